@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from genenv_jax import cli
 from genenv_jax.ownership import REPORT, place, refuse_other
-from genenv_jax.results.run_figures import draw
-from genenv_jax.results.run_page import write_page
-from genenv_jax.results.run_tables import summary_table
+from genenv_jax.results.figures import draw_run
+from genenv_jax.results.pages import write_run_page
 from genenv_jax.results.runs import Run, load_run
+from genenv_jax.results.tables import headline
 from genenv_jax.run.remote import Store, opened, shared
 
 
@@ -52,11 +52,10 @@ def _load(directory: pathlib.Path, workdir: str) -> Run:
 
 def _write(run: Run, out: pathlib.Path) -> None:
     try:
-        figures = draw(run, out)
-        page = write_page(run, figures, out / "report.html")
+        page = write_run_page(run, draw_run(run, out), out / "report.html")
     except OSError as error:
         cli.fail(f"cannot write to {out}: {error}", code=1)
-    text = f"{summary_table(run)}\n\nfigure: {figures['report']}\npage:   {page}"
+    text = f"{headline(run).markdown()}\npage:   {page}"
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))
 

@@ -28,14 +28,12 @@ class Filter:
     Attributes:
       key: name of the attribute, in lower-case letters.
       label: shown to the reader.
-      choices: the values and their counts; empty: a range of numbers from `low` to `high`.
+      choices: the values and their counts; empty: a range of numbers from 0 to 1.
     """
 
     key: str
     label: str
     choices: Sequence[tuple[str, int]] = ()
-    low: float = 0.0
-    high: float = 1.0
 
 
 def choices(key: str, label: str, values: Iterable[str], by_count: bool = True) -> Filter:

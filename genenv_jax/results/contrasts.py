@@ -17,6 +17,7 @@ _RESAMPLES = 2000  # for the probability of improvement
 class Contrast:
     """First arm minus second arm in one number of `run_scores`, over their common seeds.
 
+    mean: of the differences; p: of `statistics.sign_flip_test`.
     interval, t_interval: 95 % intervals of the mean difference, bootstrap and Student's t; None for one seed.
     ratio: of the arms' means over these seeds; None if the second is not positive.
     improvement: probability of improvement, and its interval.
@@ -28,7 +29,8 @@ class Contrast:
     name: str
     seeds: tuple[int, ...]
     differences: tuple[float, ...]
-    test: statistics.SignFlip
+    mean: float
+    p: float
     interval: np.ndarray | None
     t_interval: tuple[float, float] | None
     ratio: float | None
@@ -57,7 +59,8 @@ def contrast(results: Results, first: str, second: str, name: str) -> Contrast |
         name=name,
         seeds=seeds,
         differences=tuple(differences),
-        test=statistics.sign_flip_test(differences),
+        mean=float(np.mean(differences)),
+        p=statistics.sign_flip_test(differences),
         interval=statistics.bootstrap_interval(differences, resamples=results.suite.bootstrap),
         t_interval=statistics.t_interval(differences),
         ratio=float(x.mean() / y.mean()) if y.mean() > 0 else None,
@@ -76,7 +79,7 @@ def main_contrasts(results: Results) -> list[Contrast]:
     """
     name = f"auc/{results.primary.key}"
     found = [contrast(results, *pair, name) for pair in results.suite.contrasts]
-    adjusted = statistics.holm([c.test.p if c else 1.0 for c in found])
+    adjusted = statistics.holm([c.p if c else 1.0 for c in found])
     return [dataclasses.replace(c, holm=p) for c, p in zip(found, adjusted, strict=True) if c]
 
 

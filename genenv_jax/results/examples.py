@@ -1,13 +1,12 @@
-"""Selects the generated tasks to show, and prepares them for display."""
+"""Selects the tasks and answers to show, and prepares them for display."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.results.answers import answer_text, changes, verdict, verdict_of
+from genenv_jax.results.answers import answer_text, changes, detail_text, verdict, verdict_of
 from genenv_jax.results.browse import spread
 from genenv_jax.results.runs import P_HAT, Run, p_hat_of
 from genenv_jax.results.untrusted import bounded, readable
@@ -17,90 +16,58 @@ from genenv_jax.run.metrics import number
 _MESSAGES = 8  # shown per conversation
 _ANSWERS = 8  # distinct answers shown per task
 _EPISODE = 1000  # characters per turn
+_EVALUATED = 40  # distinct answers shown per evaluated task
+_ANSWER = ("mode", "group", "verdict", "reward", "detail", "text")
+_TURN = 1500  # characters per answer in an evaluated episode
+_PROMPT = 40  # messages shown per prompt
 
 
-@dataclasses.dataclass(frozen=True)
-class Count:
-    """How often a value occurred, its share of all records, and the first record with it."""
-
-    value: str
-    count: int
-    share: float
-    first: Mapping[str, Any]
+def verdicts(run: Run) -> dict[str, list[Mapping[str, Any]]]:
+    """A run's generations by verdict, the most frequent one first."""
+    found: dict[str, list[Mapping[str, Any]]] = collections.defaultdict(list)
+    for task in run.tasks:
+        found[bounded(task.get("verdict"), 80)].append(task)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
-def count_by(
-    records: Sequence[Mapping[str, Any]], value_of: Callable[[Mapping[str, Any]], str]
-) -> list[Count]:
-    """The counts of the records' values, most frequent first."""
-    counts: collections.Counter[str] = collections.Counter()
-    first: dict[str, Mapping[str, Any]] = {}
-    for record in records:
-        value = value_of(record)
-        counts[value] += 1
-        first.setdefault(value, record)
-    return [Count(v, n, n / len(records), first[v]) for v, n in counts.most_common()]
+def shares(groups: Mapping[str, Sequence[Any]]) -> list[tuple[str, str, str]]:
+    """Name, size, and share of all, of each group."""
+    total = max(1, sum(map(len, groups.values())))
+    return [(name, f"{len(of):,}", f"{len(of) / total:.3f}") for name, of in groups.items()]
 
 
-def rejections(run: Run) -> list[Count]:
-    """The verdicts of a run's generations except "accepted", most frequent first."""
-    counts = count_by(run.tasks, lambda task: bounded(task.get("verdict"), 80))
-    return [
-        dataclasses.replace(count, first=run.whole(count.first))
-        for count in counts
-        if count.value != "accepted"
-    ]
+def nearest_tasks(run: Run, targets: Sequence[float]) -> list[Mapping[str, Any]]:
+    """Of the first, a middle and the last epoch the task whose p̂ is nearest to each target, none twice."""
+    attempted: dict[int, list[Mapping[str, Any]]] = collections.defaultdict(list)
+    for task in run.tasks:
+        if p_hat_of(task) is not None:
+            attempted[task["epoch"]].append(task)
+    epochs, chosen = sorted(attempted), []
+    for epoch in sorted({epochs[0], epochs[len(epochs) // 2], epochs[-1]}) if epochs else ():
+        left = attempted[epoch]
+        for target in targets[: len(left)]:
+            nearest = min(range(len(left)), key=lambda i: abs(p_hat_of(left[i]) - target))
+            chosen.append(left.pop(nearest))
+    return chosen
 
 
-def attempted(run: Run) -> list[Mapping[str, Any]]:
-    """The tasks that have a p̂."""
-    return [task for task in run.tasks if p_hat_of(task) is not None]
+def generations(run: Run, most: int) -> list[dict[str, Any]]:
+    """At most `most` of a run's generations, evenly over epochs and verdicts, as `generated` has them."""
+    order = spread(run.tasks, lambda task: (task["epoch"], bounded(task.get("verdict"), 80)))
+    return generated(run, [run.tasks[index] for index in sorted(order[:most])])
 
 
-def shown_epochs(run: Run) -> list[int]:
-    """The first, the middle and the last of the epochs that have attempted tasks."""
-    epochs = sorted({task["epoch"] for task in attempted(run)})
-    return sorted({epochs[0], epochs[len(epochs) // 2], epochs[-1]}) if epochs else []
+def generated(run: Run, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Some of a run's generations as the macro "generated_task" shows them.
 
-
-def nearest_tasks(
-    tasks: Iterable[Mapping[str, Any]], targets: Sequence[float]
-) -> list[Mapping[str, Any] | None]:
-    """For each target in turn, the unused task whose p̂ is nearest to it; None if no task is left."""
-    left = list(tasks)
-    nearest = lambda target: left.index(min(left, key=lambda t: abs(p_hat_of(t) - target)))  # noqa: E731
-    return [left.pop(nearest(target)) if left else None for target in targets]
-
-
-def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list[dict[str, Any]]]]:
-    """(epoch, nearest task to each target) for the first, a middle and the last epoch.
-
-    A task has "epoch", "verdict", "detail", "origin", "success_rate" (None if it was not attempted),
-    "p_hat" (the same in words), "facts" (reward, weight, lengths in tokens, ids), "messages" (role and
+    Each has "epoch", "verdict", "detail", "origin", "success_rate" (None if it was not attempted), "p_hat"
+    (the same in words), "facts" (epoch, reward, weight, lengths in tokens, ids), "messages" (role and
     content), "tools" (their names), "descriptions" (of the tools), "answer" (the reference), "text" (what the
     simulator wrote, or "" if it did not write the task) and "rollouts" (see `_rollouts`, or None).
     Templates truncate the texts.
     """
-    chosen = []
-    for epoch in shown_epochs(run):
-        of_epoch = [task for task in attempted(run) if task["epoch"] == epoch]
-        chosen.append((epoch, [task for task in nearest_tasks(of_epoch, targets) if task]))
-    rollouts = _rollouts(run, [task for _, tasks in chosen for task in tasks])
-    return [
-        (
-            epoch,
-            [_shown(run.whole(task)) | {"rollouts": rollouts.get(_key(task))} for task in tasks],
-        )
-        for epoch, tasks in chosen
-    ]
-
-
-def generations(run: Run, most: int) -> list[dict[str, Any]]:
-    """At most `most` of a run's generations, evenly over epochs and verdicts, as in `tasks_by_success`."""
-    order = spread(run.tasks, lambda task: (task["epoch"], bounded(task.get("verdict"), 80)))
-    chosen = [run.tasks[index] for index in sorted(order[:most])]
-    rollouts = _rollouts(run, [task for task in chosen if p_hat_of(task) is not None])
-    return [_shown(run.whole(task)) | {"rollouts": rollouts.get(_key(task))} for task in chosen]
+    rollouts = _rollouts(run, [task for task in tasks if p_hat_of(task) is not None])
+    return [_shown(run.whole(task)) | {"rollouts": rollouts.get(_key(task))} for task in tasks]
 
 
 def compared(
@@ -128,6 +95,44 @@ def compared(
     ]
 
 
+def evaluated(predictions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The tasks as the macro "evaluated_task" shows them; equal answers to a task are merged and counted."""
+    tasks: dict[tuple[str, str], dict[str, Any]] = {}
+    for record in predictions:
+        key = bounded(record.get("category"), 80), bounded(record.get("task_id"), 200)
+        task = tasks.get(key)
+        if task is None:
+            task = tasks[key] = _asked(*key, record)
+        group, reason = verdict(record)
+        one = {"mode": bounded(record.get("mode"), 40), "group": group, "verdict": reason}
+        task["verdicts"].append((one["mode"], group, reason))
+        one |= {"reward": number(record.get("reward")), "detail": detail_text(record)}
+        task["counts"][(*one.values(), answer_text(record, _TURN))] += 1
+    for task in tasks.values():
+        counts = task.pop("counts")
+        shown = list(counts.items())[:_EVALUATED]
+        task["answers"] = [(dict(zip(_ANSWER, one, strict=True)), n) for one, n in shown]
+        task["more_answers"] = counts.total() - sum(n for _, n in shown)
+    return list(tasks.values())
+
+
+def _asked(category: str, task_id: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "category": category,
+        "id": task_id,
+        "request": bounded(record.get("request") or ""),
+        "reference": bounded(readable(record.get("reference") or "")),
+        "prompt": [
+            (bounded(message.get("role"), 40), bounded(message.get("content"), 20_000))
+            for message in _list(record.get("prompt"))[:_PROMPT]
+            if isinstance(message, Mapping)
+        ],
+        "prompt_tokens": number(record.get("prompt_tokens")),
+        "counts": collections.Counter(),
+        "verdicts": [],  # (mode, group, reason) of every answer
+    }
+
+
 def _rollouts(
     run: Run, tasks: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[float | None, str], dict[str, Any]]:
@@ -152,8 +157,8 @@ def _rollouts(
     except (OSError, ValueError):
         return {}
     attempts: collections.Counter = collections.Counter()
-    for task in attempted(run):  # an epoch may contain the same task several times
-        if (key := _key(task)) in valid:
+    for task in run.tasks:  # an epoch may contain the same task several times
+        if p_hat_of(task) is not None and (key := _key(task)) in valid:
             attempts[key] += int(number(task.get("attempts")) or 0)
     found = {}
     for key, counts in valid.items():
@@ -172,7 +177,7 @@ def _key(task: Mapping[str, Any]) -> tuple[float | None, str]:
 
 
 def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
-    rate, p_hat, facts = p_hat_of(task), "", []
+    rate, p_hat, facts = p_hat_of(task), "", [f"epoch {task['epoch']}"]
     successes, attempts = number(task.get("successes")), number(task.get("attempts"))
     if rate is not None:
         p_hat = f"{P_HAT} = {rate:.3g}"

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.results.answers import changes
-from genenv_jax.results.examples import compared, rejections, tasks_by_success
+from genenv_jax.results.examples import compared, generated, nearest_tasks, shares, verdicts
 from genenv_jax.results.html import render
-from genenv_jax.results.runs import Run
+from genenv_jax.results.runs import P_HAT, Run
 
+_REASONS = 20  # examples of rejections
 _TEXT_LIMIT = 1200  # characters per answer in a comparison
 
 
@@ -63,13 +64,20 @@ def figure(
 
 
 def texts_by_success(run: Run, targets: Sequence[float] = (0.1, 0.5, 0.9)) -> str:
-    """For early, middle and late epochs, the task whose p̂ is nearest to each target, as HTML."""
-    return part("tasks_by_success", targets, tasks_by_success(run, targets))
+    """For an early, a middle and the last epoch, the task whose p̂ is nearest to each target, as HTML."""
+    nearest = ", ".join(f"{P_HAT} ≈ {target:g}" for target in targets)
+    tasks = generated(run, nearest_tasks(run, targets))
+    return part("tasks", f"Nearest to {nearest}:" if tasks else "not recorded", (), tasks)
 
 
 def rejection_table(run: Run) -> str:
     """How often generations were rejected for each reason, with one example of each, as HTML."""
-    return part("rejections", len(run.tasks), rejections(run))
+    found = verdicts(run)
+    rows = [row for row in shares(found) if row[0] != "accepted"]
+    tasks = generated(
+        run, [of[0] for verdict, of in found.items() if verdict != "accepted"][:_REASONS]
+    )
+    return part("tasks", "Rejected generations, with one of each kind:", rows, tasks)
 
 
 def compare_answers(
@@ -85,10 +93,7 @@ def compare_answers(
       prompts: task id to the task in words, if known.
       shown: how many tasks of each kind to show, spread over their categories.
     """
-    kinds = changes(before, after)
-    total = max(1, sum(map(len, kinds.values())))
-    counts = [(kind, f"{len(ids):,}", f"{len(ids) / total:.3f}") for kind, ids in kinds.items()]
-    chosen = []
+    kinds, chosen = changes(before, after), []
     for ids in kinds.values():
         step = max(1, len(ids) // max(shown, 1))
         chosen += ids[step // 2 :: step][:shown]
@@ -96,4 +101,4 @@ def compare_answers(
         {i: of[i] | {"request": prompts.get(i) or of[i].get("request") or i} for i in chosen}
         for of in (before, after)
     ]
-    return part("answers", counts, compared(*pair, _TEXT_LIMIT))
+    return part("answers", shares(kinds), compared(*pair, _TEXT_LIMIT))

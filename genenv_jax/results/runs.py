@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import sys
@@ -17,7 +19,34 @@ P_HAT = "p̂"
 # The fields kept from each line of tasks.jsonl, and the key for the line's offset in the file.
 _COUNTED = ("id", "verdict", "attempts", "successes", "p_hat", "r_env", "weight")
 _START = "first byte"
-_MODES = {"greedy": 0, "sampled": 1}  # modes, in the order shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """The parts of eval/<split>/<mode>/<name>."""
+
+    split: str
+    mode: str
+    name: str
+
+    @classmethod
+    def parse(cls, full: str) -> Metric | None:
+        """Parses a full name; None if it has another form."""
+        parts = full.split("/", 3)
+        return cls(*parts[1:]) if len(parts) == 4 and parts[0] == "eval" else None
+
+    def __str__(self) -> str:
+        return f"eval/{self.split}/{self.mode}/{self.name}"
+
+    @property
+    def key(self) -> str:
+        """The suffix of names in `suites.run_scores`."""
+        return f"{self.split}/{self.mode}"
+
+    @property
+    def title(self) -> str:
+        """Split and mode in words."""
+        return f"{self.split.replace('_', ' ')}, {self.mode}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,16 +100,44 @@ class Run:
         k_min = number(self.setting("curriculum.k_min"))
         return None if alpha is None or k_min is None else (alpha - k_min, alpha + k_min)
 
+    def in_band(self, p_hat: float) -> bool:
+        """Whether a success rate lies in the band, if there is one; 0.6 is 0.5 + 0.1, despite rounding."""
+        return self.band is not None and self.band[0] - 1e-9 <= p_hat <= self.band[1] + 1e-9
+
+    @functools.cached_property
+    def held_out(self) -> list[Metric]:
+        """All recorded held-out scores, "in_..." splits and "greedy" modes first."""
+        names = {name for values in self.metrics.values() for name in values}
+        return sorted(
+            filter(None, map(Metric.parse, names)),
+            key=lambda m: (
+                not m.split.startswith("in_"),
+                m.split,
+                m.mode != "greedy",
+                m.mode,
+                m.name,
+            ),
+        )
+
+    @property
+    def accuracies(self) -> list[Metric]:
+        """Those that are accuracies."""
+        return [metric for metric in self.held_out if metric.name == "accuracy"]
+
+    @functools.cached_property
+    def phases(self) -> collections.Counter[str]:
+        """Recorded wall-clock seconds by phase."""
+        seconds: collections.Counter[str] = collections.Counter()
+        for record in self.timing:
+            for name, value in record.items():
+                if name.startswith("seconds/") and name != "seconds/total":
+                    seconds[name.removeprefix("seconds/")] += value
+        return seconds
+
     @property
     def minutes(self) -> float | None:
         """Wall-clock minutes of all recorded phases, or None."""
-        seconds = [
-            value
-            for record in self.timing
-            for name, value in record.items()
-            if name.startswith("seconds/") and name != "seconds/total"
-        ]
-        return sum(seconds) / 60 if seconds else None
+        return self.phases.total() / 60 if self.phases else None
 
 
 def load_run(workdir: str | os.PathLike[str], tasks: bool = True) -> Run:
@@ -146,18 +203,3 @@ def _part(record: Mapping[str, Any]) -> dict[str, Any]:
 def p_hat_of(task: Mapping[str, Any]) -> float | None:
     """The p̂ of a record of tasks.jsonl; None if it has none (a rejected generation)."""
     return number(task.get("p_hat"))
-
-
-def evaluations(run: Run) -> list[tuple[str, str]]:
-    """(split, mode) of all recorded accuracies, in the order of `held_out`."""
-    return [(split, mode) for split, mode, name in held_out(run) if name == "accuracy"]
-
-
-def held_out(run: Run) -> list[tuple[str, str, str]]:
-    """(split, mode, score) of all recorded "eval/..." metrics, "in_..." splits and "greedy" modes first."""
-    parts = (name.split("/", 3) for name in {name for of in run.metrics.values() for name in of})
-    found = {tuple(part[1:]) for part in parts if len(part) == 4 and part[0] == "eval"}
-    return sorted(
-        found,
-        key=lambda e: (not e[0].startswith("in_"), e[0], _MODES.get(e[1], len(_MODES)), e[1:]),
-    )

@@ -5,7 +5,6 @@ Each run is one sample, and runs are paired by seed.  Nothing here touches files
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -49,32 +48,15 @@ def cost_to_threshold(
     above = np.flatnonzero(y >= threshold)
     if not above.size:
         return None
-    i = int(above[0])
-    if i == 0:
-        crossing = float(x[0])
-    else:
-        share = (threshold - y[i - 1]) / (y[i] - y[i - 1])
-        crossing = float(x[i - 1] + share * (x[i] - x[i - 1]))
+    around = slice(max(above[0] - 1, 0), above[0] + 1)
+    crossing = float(np.interp(threshold, y[around], x[around]))
     return crossing if crossing <= until else None
 
 
-@dataclasses.dataclass(frozen=True)
-class SignFlip:
-    """Result of a sign-flip test: the mean difference, its two-sided p, and how that was computed.
+def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> float:
+    """p of the paired permutation test of "the differences are symmetric about 0" (Fisher 1935, §21).
 
-    assignments: 2^n if all were enumerated (`exact`), else the number drawn.
-    """
-
-    mean: float
-    p: float
-    exact: bool
-    assignments: int
-
-
-def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> SignFlip:
-    """Paired permutation test of "the differences are symmetric about 0" (Fisher 1935, §21).
-
-    Two-sided: p is the share of sign assignments whose |Σ s_i d_i| is at least the observed |Σ d_i|.
+    Two-sided: it is the share of sign assignments whose |Σ s_i d_i| is at least the observed |Σ d_i|.
     All 2^n are enumerated up to n = 16, so p is never below 2 / 2^n; beyond that `resamples` are drawn
     and p = (1 + hits) / (1 + resamples) (Phipson & Smyth 2010), which is never 0.
 
@@ -84,9 +66,8 @@ def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> Si
     d = np.asarray(differences, float)
     if d.ndim != 1 or not d.size or not np.isfinite(d).all():
         raise ValueError("a sign-flip test needs at least one difference, all of them finite")
-    exact = len(d) <= EXACT_LIMIT
     if len(d) == 1:  # scipy refuses this; both assignments are equally extreme
-        return SignFlip(float(d[0]), 1.0, exact, 2)
+        return 1.0
     scale = np.abs(d).sum() or 1.0
 
     def size(x: np.ndarray, axis: int) -> np.ndarray:
@@ -100,11 +81,11 @@ def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> Si
         permutation_type="samples",
         alternative="greater",
         vectorized=True,
-        n_resamples=2**EXACT_LIMIT if exact else resamples,
+        n_resamples=2**EXACT_LIMIT if len(d) <= EXACT_LIMIT else resamples,
         batch=10_000,
         rng=_SEED,
     )
-    return SignFlip(float(d.mean()), float(test.pvalue), exact, len(test.null_distribution))
+    return float(test.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -113,12 +94,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     For the k-th smallest of m: max_{j ≤ k} min(1, (m − j + 1) p_(j)).  Rejecting those below 0.05 keeps
     the chance of any false rejection below 0.05, however the tests depend on each other.
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, largest = [0.0] * len(order), 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+    p = np.asarray(p_values, float)
+    order, adjusted = np.argsort(p, kind="stable"), np.empty_like(p)
+    steps = np.arange(len(p), 0, -1) * p[order]
+    adjusted[order] = np.maximum.accumulate(np.minimum(steps, 1.0))
+    return adjusted.tolist()
 
 
 def bootstrap_interval(
@@ -151,18 +131,12 @@ def bootstrap_interval(
     return np.stack([interval.low, interval.high])
 
 
-def standard_error(values: Sequence[float]) -> float | None:
-    """s / √n with the sample standard deviation s (n − 1); None for fewer than two values."""
-    return float(stats.sem(values)) if len(values) > 1 else None
-
-
 def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
     """mean ± t_{n−1} · s / √n (Student 1908); None for fewer than two values."""
-    error = standard_error(values)
-    if error is None:
+    if len(values) < 2:
         return None
+    mean, error = float(np.mean(values)), float(stats.sem(values))
     half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
-    mean = float(np.mean(values))
     return mean - half, mean + half
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from genenv_jax.experiment.plan import COSTS, LIMITS, Plan, Suite, progress, run_dir
 from genenv_jax.results import statistics
-from genenv_jax.results.runs import Run, load_run
+from genenv_jax.results.runs import Metric, Run, load_run
+from genenv_jax.run.metrics import number, read_steps
 
+if TYPE_CHECKING:
+    from genenv_jax.experiment.plan import Plan, Suite
+
+# Costs that runs may be compared against, in words.  All but the last can also limit a run.
+COSTS = {"tokens": "processed tokens", "rollouts": "rollouts", "seconds": "device seconds"}
+LIMITS = ("tokens", "rollouts")
 CVAR_SHARE = 0.2
 # Measures of the generated tasks' diversity ("generated/NAME"): title, axis label, number format.
 DIVERSITY = {
@@ -23,35 +31,24 @@ DIVERSITY = {
 }
 _DEVICE_PHASES = ("generate", "interact", "update agent", "update simulator")
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
-_BAND_SLACK = 1e-9  # 0.6 counts as 0.5 + 0.1, despite rounding
 
 
-@dataclasses.dataclass(frozen=True)
-class Metric:
-    """The parts of eval/<split>/<mode>/<name>."""
+def run_dir(workdir: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
+    """The workdir of a run."""
+    return workdir / arm / f"seed-{seed}"
 
-    split: str
-    mode: str
-    name: str
 
-    @classmethod
-    def parse(cls, full: str) -> Metric | None:
-        """Parses a full name; None if it has another form."""
-        parts = full.split("/", 3)
-        return cls(*parts[1:]) if len(parts) == 4 and parts[0] == "eval" else None
+def progress(directory: pathlib.Path) -> tuple[int | None, dict[str, float]]:
+    """Last step of a run, and the tokens and rollouts up to it.
 
-    def __str__(self) -> str:
-        return f"eval/{self.split}/{self.mode}/{self.name}"
-
-    @property
-    def key(self) -> str:
-        """The suffix of names in `run_scores`."""
-        return f"{self.split}/{self.mode}"
-
-    @property
-    def title(self) -> str:
-        """Split and mode in words."""
-        return f"{self.split.replace('_', ' ')}, {self.mode}"
+    None and 0 if its metrics are missing or damaged.
+    """
+    steps = {}
+    with contextlib.suppress(OSError, ValueError):
+        steps = read_steps(directory / "metrics.jsonl")
+    step = max(steps, default=None)
+    record = steps.get(step, {})
+    return step, {key: number(record.get(f"{key}/total")) or 0.0 for key in LIMITS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,9 +298,7 @@ def _p_hat(run: Run) -> Iterator[tuple[str, float]]:
         return [value for step, value in series.items() if step >= _FIRST_IN_BAND]
 
     if run.band and (means := late("p_hat_mean")):
-        low, high = run.band
-        inside = [low - _BAND_SLACK <= p <= high + _BAND_SLACK for p in means]
-        yield "p_hat/epochs_in_band", sum(inside) / len(inside)
+        yield "p_hat/epochs_in_band", sum(map(run.in_band, means)) / len(means)
     for name, metric in (
         ("tasks_in_band", "p_hat_in_band"),
         ("mean", "p_hat_mean"),

@@ -12,8 +12,7 @@ import threading
 
 import pytest
 
-from genenv_jax.results.evaluation_page import write_evaluation_page
-from genenv_jax.results.run_page import write_page
+from genenv_jax.results.pages import write_evaluation_page, write_run_page
 from genenv_jax.results.runs import load_run
 from tests.results.synthetic import append, generation, hostile, write_run
 
@@ -127,7 +126,7 @@ def test_generations_are_filtered(tmp_path):
     workdir = write_run(tmp_path / "run", epochs=3)
     append(workdir, "tasks", hostile(generation(3, 99, "duplicate"), "x"))
     run = load_run(workdir)
-    page = write_page(run, {}, tmp_path / "page.html")
+    page = write_run_page(run, {}, tmp_path / "page.html")
     steps = """return [set("epoch", "2"), set("verdict", "accepted"), set("phat", "0.5", "low"),
         set("phat", "0.6", "high"), shown("article").length];"""
     found, console = visit(page, steps)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from genenv_jax.results import evaluation_page
-from genenv_jax.results.evaluation_page import write_evaluation_page
+from genenv_jax.results import pages
+from genenv_jax.results.pages import write_evaluation_page
 from tests.results.synthetic import ATTACK, Page, append, hostile
 
 ABOUT = {"benchmark": "b", "model": "m"}
@@ -17,7 +17,7 @@ def page_of(tmp_path, monkeypatch):
 
     def make(metrics, *predictions, about=ABOUT, intervals="95 %", budget=None):
         if budget:
-            monkeypatch.setattr(evaluation_page, "_BYTES", budget)
+            monkeypatch.setattr(pages, "_ANSWERS_BYTES", budget)
         results = {"about": about, "metrics": metrics, "intervals": intervals}
         (tmp_path / "results.json").write_text(json.dumps(results))
         append(tmp_path, "predictions", *predictions)

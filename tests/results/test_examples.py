@@ -3,7 +3,7 @@
 import pytest
 
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
-from genenv_jax.results.examples import generations, nearest_tasks, shown_epochs, tasks_by_success
+from genenv_jax.results.examples import generated, generations, nearest_tasks
 from genenv_jax.tasks.generation import Generation
 from tests.results.synthetic import append, generation, run_of
 
@@ -29,11 +29,11 @@ TASKS = [generation(1, k, p_hat=k / 10) for k in range(11)]
     ],
 )
 def test_the_task_nearest_to_each_success_rate(targets, chosen):
-    assert nearest_tasks(TASKS, targets) == [TASKS[k] for k in chosen]
+    assert nearest_tasks(run_of(*TASKS), targets) == [TASKS[k] for k in chosen]
 
 
 def test_fewer_tasks_than_targets():
-    assert nearest_tasks(TASKS[3:4], (0.1, 0.5, 0.3)) == [TASKS[3], None, None]
+    assert nearest_tasks(run_of(TASKS[3]), (0.1, 0.5, 0.3)) == [TASKS[3]]
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,17 @@ def test_fewer_tasks_than_targets():
 )
 def test_first_middle_and_last_epoch(epochs, shown):
     tasks = [generation(epoch, 0, p_hat=0.5) for epoch in range(1, epochs + 1)]
-    assert shown_epochs(run_of(*tasks, generation(9, 1, "duplicate"))) == shown
+    found = nearest_tasks(run_of(*tasks, generation(9, 1, "duplicate")), (0.5,))
+    assert [task["epoch"] for task in found] == shown
 
 
 def test_what_is_said_of_a_task():
     given = generation(1, 1, p_hat=0.1, text="short", weight=0.25)
     teachers = generation(1, 2, p_hat=0.9) | {"text": None}
-    ((epoch, (first, second)),) = tasks_by_success(run_of(given, teachers), (0, 1, 0.5))
-    assert epoch == 1 and first["p_hat"] == "p̂ = 0.1 (1 of 10)"
+    first, second = generated(run_of(), [given, teachers])
+    assert first["epoch"] == 1 and first["p_hat"] == "p̂ = 0.1 (1 of 10)"
     assert first["facts"] == (
-        "R_env 0.726 · weight 0.25 · responses 140.0 tokens on average · id g1-1 · seed s1"
+        "epoch 1 · R_env 0.726 · weight 0.25 · responses 140.0 tokens on average · id g1-1 · seed s1"
     )
     assert first["text"] == "short" and second["text"] == ""
     assert second["messages"] == [("user", "Compute (2 + 3) * 2 with the tools (epoch 1).")]
@@ -64,7 +65,7 @@ def test_lengths_of_a_record():
     generation = Generation(0, 0, task, seed, "blue", task, attempts=4, successes=1)
     generation.prompt_tokens, generation.response_tokens, generation.r_env = 1834, 50, 0.5
     record = generation.record(0, Worded())
-    ((_, (shown,)),) = tasks_by_success(run_of(record), (0,))
+    (shown,) = generated(run_of(), [record])
     assert "prompt 1,834 tokens · responses 12.5 tokens on average" in shown["facts"]
     assert record["reference"] == shown["answer"] == "it is odd"
 
@@ -83,5 +84,5 @@ def test_attempts_at_a_task_that_an_epoch_has_twice(tmp_path):
     twice = [generation(1, i, p_hat=0.5) for i in range(2)]
     twice[1]["task"]["id"] = twice[0]["task"]["id"]
     append(tmp_path, "d_train", *[{"epoch": 1, "task_id": "g1-0", "answer": "a"}] * 17)
-    ((_, shown),) = tasks_by_success(run_of(*twice, workdir=tmp_path), (0, 1))
+    shown = generated(run_of(*twice, workdir=tmp_path), twice)
     assert [task["rollouts"]["invalid"] for task in shown] == [3, 3]

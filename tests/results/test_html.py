@@ -9,6 +9,7 @@ import pytest
 from genenv_jax.results.browse import Browser
 from genenv_jax.results.html import render
 from genenv_jax.results.notebook import part
+from genenv_jax.results.tables import Table
 from tests.results.synthetic import ATTACK, Page
 
 
@@ -37,7 +38,7 @@ def test_the_policy_allows_the_pages_own_script_and_no_other():
 
 def test_parts_of_pages_escape_what_they_show(tmp_path):
     Page(part("facts_table", [(ATTACK, ATTACK)])).check_harmless(images=0)
-    page = Page(part("titled_table", ATTACK, ("name", ATTACK), [(ATTACK, 1.5)], ATTACK))
+    page = Page(part("table", Table(ATTACK, ("name", ATTACK), [(ATTACK, 1.5)], ATTACK)))
     page.check_harmless(images=0)
     cells = [attrs.get("class") for tag, attrs in page.tags if tag in ("th", "td")]
     assert cells == [None, "n", None, "n"] and page.within("td").endswith("1.5")

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from genenv_jax.experiment.plan import run_dir
-from genenv_jax.results.suites import Metric, curve, load_results
+from genenv_jax.results.suites import Metric, curve, load_results, run_dir
 from tests.experiment.fake_main import write_lines, write_run
 from tests.experiment.suites import fake_plan
 

@@ -1,15 +1,15 @@
-"""The suite's tables as text, with arms or contrasts as rows; and the scores of all runs as CSV."""
+"""The tables of a run, an evaluation and a suite, as text; and the scores of a suite's runs as CSV."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from genenv_jax.experiment.plan import COSTS
 from genenv_jax.results import statistics
 from genenv_jax.results.contrasts import (
     Contrast,
@@ -17,8 +17,10 @@ from genenv_jax.results.contrasts import (
     main_contrasts,
     secondary_contrasts,
 )
-from genenv_jax.results.suites import CVAR_SHARE, DIVERSITY, Results
+from genenv_jax.results.runs import P_HAT, Run
+from genenv_jax.results.suites import COSTS, CVAR_SHARE, DIVERSITY, Results
 from genenv_jax.results.untrusted import table_cell
+from genenv_jax.run.metrics import number
 
 _CONTRAST = (
     "contrast",
@@ -39,7 +41,7 @@ class Table:
     title: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
-    notes: str
+    notes: str = ""
 
     def markdown(self) -> str:
         """The table as a Markdown section."""
@@ -47,10 +49,120 @@ class Table:
         cells = ([table_cell(cell) for cell in row] for row in (self.header, *self.rows))
         head, *rows = (f"| {' | '.join(row)} |" for row in cells)
         lines = [head, f"| {' | '.join(ruler)} |", *rows]
-        return "\n".join([f"## {self.title}", "", *lines, "", self.notes, ""])
+        return "\n".join(
+            [f"## {self.title}", "", *lines, "", *([self.notes, ""] if self.notes else [])]
+        )
 
 
-def tables(results: Results) -> list[Table]:
+# -- of a run --------------------------------------------------------------------------------------------
+
+
+def headline(run: Run) -> Table:
+    """Start, end and change of a run's headline numbers.
+
+    Accuracies, success rates and shares are fractions, lengths are tokens.
+    """
+    rows = [
+        *(start_end(run, str(m), f"accuracy, {m.split}, {m.mode}") for m in run.accuracies),
+        start_end(run, "generated/p_hat_mean", f"{P_HAT} of generated tasks"),
+        _in_band(run),
+        start_end(run, "generated/valid_share", "valid share of generations"),
+        start_end(run, "agent/response_length_mean", "response length (tokens)", 1),
+        start_end(run, "generated/task_length_mean", "task length (tokens)", 1),
+        *(
+            (label, "", start_end(run, name, label, 0)[2], "")
+            for name, label in (
+                ("rollouts/total", "rollouts"),
+                ("tokens/total", "tokens processed"),
+            )
+        ),
+        ("minutes", "", "-" if run.minutes is None else f"{run.minutes:,.1f}", ""),
+    ]
+    return Table("Start and end", ("quantity", "start", "end", "change"), rows)
+
+
+def strata(run: Run) -> Table:
+    """Start, end and change of every held-out score that is no accuracy."""
+    rows = [
+        start_end(run, str(metric), f"{metric.key}/{metric.name}")
+        for metric in run.held_out
+        if metric.name != "accuracy"
+    ]
+    header = ("split / mode / stratum", "start", "end", "change")
+    return Table("Held-out score by stratum", header, rows)
+
+
+def start_end(run: Run, name: str, label: str, digits: int = 3) -> tuple[str, str, str, str]:
+    """First and last recorded value of a metric and their difference, as text; "-" if there is none."""
+    values = list(run.series(name).values())
+    if not values:
+        return label, "-", "-", "-"
+    start, end = values[0], values[-1]
+    return label, f"{start:,.{digits}f}", f"{end:,.{digits}f}", f"{end - start:+,.{digits}f}"
+
+
+def _in_band(run: Run) -> tuple[str, str, str, str]:
+    series = run.series("generated/p_hat_mean")
+    inside = [step for step, p_hat in series.items() if run.in_band(p_hat)]
+    first = f" (first: epoch {inside[0]})" if inside else ""
+    text = f"{len(inside)} of {len(series)}{first}" if series and run.band else "-"
+    band = "[{:.3g}, {:.3g}]".format(*run.band) if run.band else "band"
+    return f"epochs with {P_HAT} in {band}", "", text, ""
+
+
+# -- of an evaluation ------------------------------------------------------------------------------------
+
+
+def evaluation_summary(results: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Lines with the headline metrics of an evaluation, then those of every benchmark: validity, pass@k.
+
+    The headline is each split's accuracy by mode, with its number of tasks.
+    """
+    heads: dict[str, list[list[str]]] = {}  # by split, the main one first
+    rest: list[list[str]] = []
+    unlisted = 0
+    for full, found in results.items():
+        _, split, mode, name = full.split("/", 3)
+        text = metric_cell(found)
+        if name == "accuracy":
+            heads.setdefault(split, []).append(
+                [split, mode, name, text, f"n = {found['tasks']:,}" if "tasks" in found else ""]
+            )
+        elif isinstance(found["value"], int) or name.startswith(
+            ("valid_", "invalid_", "truncated_", "pass@")
+        ):
+            rest.append([split, mode, name, text])
+        else:
+            unlisted += 1
+    lines = [*_aligned(row for rows in heads.values() for row in rows), *_aligned(rest)]
+    if unlisted:
+        lines.append(f"{unlisted} more metrics: results.json, and the page")
+    return lines
+
+
+def metric_cell(found: Mapping[str, Any]) -> str:
+    """A metric of an evaluation, with its interval: "value", and "low" and "high" if there are any.
+
+    Integers count answers that could not be scored.
+    """
+    value, low, high = (number(found.get(key)) for key in ("value", "low", "high"))
+    if isinstance(found["value"], int):
+        return f"{value:,.0f}"
+    text = f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
+    return text if low is None or high is None else f"{text} {_interval((low, high), '.3f')}"
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Aligned lines."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+# -- of a suite ------------------------------------------------------------------------------------------
+
+
+def suite_tables(results: Results) -> list[Table]:
     """All tables that have data."""
     made = [
         _headline(results),
@@ -142,7 +254,7 @@ def _gains(results: Results) -> Table:
                         _summary(results, arm, f"final/{metric.key}"),
                         _summary(results, arm, f"gain/{metric.key}", "+.3f"),
                         _interval(statistics.t_interval(gains), "+.3f") or "–",
-                        _p(statistics.sign_flip_test(gains).p),
+                        _p(statistics.sign_flip_test(gains)),
                     )
                 )
     header = ("arm", "mode", "start", "final", "gain [95 % bootstrap]", "[95 % t]", "p")
@@ -291,12 +403,12 @@ def _contrast_row(c: Contrast) -> tuple[str, ...]:
     return (
         f"{c.first} − {c.second}",
         str(len(c.seeds)),
-        f"{c.test.mean:+.4f} {_interval(c.interval, '+.4f')}".strip(),
+        f"{c.mean:+.4f} {_interval(c.interval, '+.4f')}".strip(),
         _interval(c.t_interval, "+.4f") or "–",
         "–" if c.ratio is None else f"{c.ratio:.2f}",
         f"{c.wins} of {len(c.seeds)}",
         f"{c.improvement:.2f} {_interval(c.improvement_interval, '.2f')}".strip(),
-        _p(c.test.p),
+        _p(c.p),
     )
 
 

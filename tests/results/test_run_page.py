@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from genenv_jax.results.run_page import write_page
+from genenv_jax.results.pages import write_run_page
 from genenv_jax.results.runs import load_run
 from tests.results.synthetic import ATTACK, Page, append, generation, hostile, run_of
 
@@ -14,7 +14,7 @@ def page_of(tmp_path):
     """The page of a run without its figures."""
 
     def make(run):
-        return Page(write_page(run, {}, tmp_path / "page.html").read_text("utf-8"))
+        return Page(write_run_page(run, {}, tmp_path / "page.html").read_text("utf-8"))
 
     return make
 
@@ -23,9 +23,8 @@ def test_it_is_self_contained(reported):
     out, _ = reported
     page = Page((out / "report.html").read_text("utf-8"))
     images = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
-    # Each figure once: the file with all panels is not among them.
-    files = [path for path in out.glob("*.png") if path.name != "report.png"]
-    assert len(images) == len(set(images)) == len(files) == 6
+    files = list(out.glob("*.png"))
+    assert len(images) == len(set(images)) == len(files) == 7  # each figure once
     assert all(source.startswith("data:image/png;base64,") for source in images)
     assert not {"link", "iframe", "object"} & {tag for tag, _ in page.tags}
     assert any("http-equiv" in attrs for _, attrs in page.tags)
@@ -122,7 +121,7 @@ def test_text_of_a_model_is_shown_and_does_nothing(tmp_path):
     append(workdir, "tasks", hostile(rejected, "rejected"))
     (tmp_path / "p_hat.png").touch()
     run, figures = load_run(workdir), {"p_hat": tmp_path / "p_hat.png"}
-    page = Page(write_page(run, figures, tmp_path / "page.html").read_text("utf-8"))
+    page = Page(write_run_page(run, figures, tmp_path / "page.html").read_text("utf-8"))
     page.check_harmless(images=1, scripts=1)
     assert workdir.name in page.within("title") and workdir.name in page.within("h1")
     places = ("id", "seed_id", "text", "verdict", "task.messages.role", "task.messages.content")
