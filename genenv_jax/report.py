@@ -16,7 +16,7 @@ from genenv_jax import cli
 from genenv_jax.ownership import REPORT, place, refuse_other
 from genenv_jax.results.figures import draw_run
 from genenv_jax.results.pages import write_run_page
-from genenv_jax.results.runs import Run, load_run
+from genenv_jax.results.runs import load_run
 from genenv_jax.results.tables import headline
 from genenv_jax.run.remote import Store, opened, shared
 
@@ -37,24 +37,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         with opened(arguments.workdir, "WORKDIR") as directory:
             out = pathlib.Path(arguments.out or _default_out(directory))
             refuse_other(out, REPORT, "--out")
-            run = _load(directory, arguments.workdir)
+            Store(directory).fetch()
+            try:
+                run = load_run(directory)
+            except (OSError, ValueError) as error:  # name the bucket, not its local mirror
+                text = str(error).replace(str(directory), arguments.workdir)
+                raise ValueError(text) from error
             with place(out, REPORT, "--out"):
-                _write(run, out)
-
-
-def _load(directory: pathlib.Path, workdir: str) -> Run:
-    Store(directory).fetch()
-    try:
-        return load_run(directory)
-    except (OSError, ValueError) as error:  # name the bucket, not its local mirror
-        raise ValueError(str(error).replace(str(directory), workdir)) from error
-
-
-def _write(run: Run, out: pathlib.Path) -> None:
-    try:
-        page = write_run_page(run, draw_run(run, out), out / "report.html")
-    except OSError as error:
-        cli.fail(f"cannot write to {out}: {error}", code=1)
+                try:
+                    page = write_run_page(run, draw_run(run, out), out / "report.html")
+                except OSError as error:
+                    cli.fail(f"cannot write to {out}: {error}", code=1)
     text = f"{headline(run).markdown()}\npage:   {page}"
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))

@@ -175,12 +175,8 @@ def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]
         _, split, mode, name = parts
         row = found[split].setdefault(name, {"share": None, "cells": {}})
         row["cells"][mode] = metric_cell(ends)
-        bounds = [
-            end
-            for end in map(number, (value, ends.get("low"), ends.get("high")))
-            if end is not None
-        ]
-        is_share = isinstance(ends["value"], float) and min(bounds) >= 0 and max(bounds) <= 1
+        bounds = map(number, (value, ends.get("low", value), ends.get("high", value)))
+        is_share = isinstance(ends["value"], float) and all(0 <= (end or 0) <= 1 for end in bounds)
         if row["share"] is None and is_share:
             row["share"] = value
     return found

@@ -246,7 +246,6 @@ def run_scores(run: Run, results: Results) -> dict[str, float]:
 
     auc/S/M, start/S/M, final/S/M, gain/S/M: for each held-out split S and mode M, the area up to the cost R
       (`statistics.area_under_curve`), the score before training, the score at R, and final minus start.
-    last/S/M: score of the last evaluation, at whatever cost.
     auc over C/S/M: area under the primary score against another cost C.
     stratum/NAME: final score of a stratum of the primary split and mode.
     cvar: `statistics.conditional_value_at_risk` over these strata, equally weighted.  It covers the worst
@@ -277,7 +276,6 @@ def _held_out(run: Run, results: Results) -> Iterator[tuple[str, float]]:
         yield f"start/{metric.key}", start
         yield f"final/{metric.key}", end
         yield f"gain/{metric.key}", end - start
-        yield f"last/{metric.key}", float(y[-1])
     for other, until in results.horizons.items():
         if other != cost:
             area = statistics.area_under_curve(*curve(run, results.suite.metric, other), until)

@@ -118,25 +118,19 @@ def evaluation_summary(results: Mapping[str, Mapping[str, float]]) -> list[str]:
 
     The headline is each split's accuracy by mode, with its number of tasks.
     """
-    heads: dict[str, list[list[str]]] = {}  # by split, the main one first
-    rest: list[list[str]] = []
-    unlisted = 0
-    for full, found in results.items():
-        _, split, mode, name = full.split("/", 3)
-        text = metric_cell(found)
-        if name == "accuracy":
-            heads.setdefault(split, []).append(
-                [split, mode, name, text, f"n = {found['tasks']:,}" if "tasks" in found else ""]
-            )
-        elif isinstance(found["value"], int) or name.startswith(
-            ("valid_", "invalid_", "truncated_", "pass@")
-        ):
-            rest.append([split, mode, name, text])
-        else:
-            unlisted += 1
-    lines = [*_aligned(row for rows in heads.values() for row in rows), *_aligned(rest)]
-    if unlisted:
-        lines.append(f"{unlisted} more metrics: results.json, and the page")
+    rows = [(*full.split("/", 3)[1:], found) for full, found in results.items()]
+    heads = [row for row in rows if row[2] == "accuracy"]
+    splits = list(dict.fromkeys(split for split, *_ in heads))  # the main one first
+    heads.sort(key=lambda row: splits.index(row[0]))
+    kinds = ("valid_", "invalid_", "truncated_", "pass@")
+    rest = [row for row in rows if isinstance(row[3]["value"], int) or row[2].startswith(kinds)]
+    lines = _aligned(
+        [*names, metric_cell(found), f"n = {found['tasks']:,}" if "tasks" in found else ""]
+        for *names, found in heads
+    )
+    lines += _aligned([*names, metric_cell(found)] for *names, found in rest)
+    if more := len(rows) - len(heads) - len(rest):
+        lines.append(f"{more} more metrics: results.json, and the page")
     return lines
 
 

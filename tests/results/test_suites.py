@@ -40,7 +40,6 @@ def test_the_scores_of_a_run_by_hand(finished, results):
     end = np.interp(horizon, x, y)
     assert scores[f"final/{KEY}"] == pytest.approx(end)
     assert scores[f"gain/{KEY}"] == pytest.approx(end - y[0])
-    assert scores[f"last/{KEY}"] == y[-1]
     depths = [
         np.interp(horizon, x, [line[f"eval/{KEY}/depth_{d}"] for line in lines])
         for d in range(1, 7)
