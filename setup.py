@@ -180,7 +180,7 @@ setuptools.setup(
         # Where the benchmarks' files are published, and their checksums.
         "genenv_jax.benchmarks": ["sources/*.tsv"],
         "genenv_jax.publish": ["*.jinja"],
-        "genenv_jax.report": ["templates/*.html", "templates/*.js"],
+        "genenv_jax.results": ["templates/*.html", "templates/*.js"],
     },
     entry_points={"console_scripts": ["genenv = genenv_jax.commands:main"]},
     install_requires=BASE,

@@ -17,8 +17,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from genenv_jax import config_files, signals
-from genenv_jax.keys import as_line, without_keys
-from genenv_jax.report.untrusted import visible
+from genenv_jax.keys import as_line, visible, without_keys
 from genenv_jax.run import allocator
 
 

@@ -20,7 +20,7 @@ _NEEDED = (
 COMMANDS = {
     "train": ("main", "train an agent and its simulator against each other"),
     "evaluate": ("evaluate", "score a model, or a server, on a benchmark's held-out tasks"),
-    "report": ("report", "figures, tables and a page from one or many runs"),
+    "report": ("report", "figures, tables and a page from a run"),
     "experiment": ("experiment", "arms × seeds, statistics and a page"),
     "supervised": (
         "supervised",

@@ -1,12 +1,13 @@
-"""Keys come from the environment; addresses hold none, and nothing that is shown or kept does."""
+"""Keys come from the environment; addresses hold none, and nothing that is shown or kept does.
+
+What is shown has no characters either that a terminal or a page would not show as they are.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import urllib.parse
-
-from genenv_jax.report.untrusted import visible
 
 SHORTEST = 8  # characters of a key: what is shorter may be a word of any text
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of variables that hold one
@@ -36,6 +37,14 @@ def without_keys(text: str) -> str:
         if len(value) >= SHORTEST and value in text and _NAMES.search(name):
             text = text.replace(value, f"(${name})")
     return _QUERY.sub(r"\1***", _USER.sub(r"\1***@", text))
+
+
+def visible(text: str) -> str:
+    """Text with control and direction characters and lone surrogates spelled out; newlines are kept."""
+    if text.isprintable():
+        return text
+    text = text.replace("\t", "    ")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
 
 
 def as_line(text: object) -> str:

@@ -39,7 +39,7 @@ _KINDS = {
     ),
     SIMULATION: ("tasks.jsonl", "metrics.json", "endpoint.jsonl"),
     SUITE: ("suite.json",),
-    REPORT: ("report.png", "report.html"),
+    REPORT: ("p_hat.png", "report.html"),
     SUITE_REPORT: ("tables.md", "runs.csv", "report.html"),
     "a model": ("config.json", "tokenizer.json", "adapter_config.json", "*.safetensors"),
 }

@@ -27,10 +27,11 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import EvaluationConfig
+from genenv_jax.keys import visible
 from genenv_jax.players import build
 from genenv_jax.players.lengths import check_length, check_prompts
 from genenv_jax.players.policy import Policy
-from genenv_jax.report.untrusted import bounded, visible
+from genenv_jax.results.untrusted import bounded
 from genenv_jax.rl.rewards import curriculum_reward, success_rate
 from genenv_jax.scoring.attempts import Attempt, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, VERIFY

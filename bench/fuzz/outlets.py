@@ -10,12 +10,11 @@ from typing import Any
 
 from bench.fuzz.promises import promise
 from bench.fuzz.targets import Target
-from genenv_jax.evaluate.page import write_evaluation_page
 from genenv_jax.players.endpoint import Completion, Endpoint, EndpointError
-from genenv_jax.report.answers import read_answers
-from genenv_jax.report.page import write_page
-from genenv_jax.report.runs import Run, load_run
-from genenv_jax.report.untrusted import shown_in_figure, table_cell
+from genenv_jax.results.answers import read_answers
+from genenv_jax.results.pages import write_evaluation_page, write_run_page
+from genenv_jax.results.runs import Run, load_run
+from genenv_jax.results.untrusted import shown_in_figure, table_cell
 from genenv_jax.run.jsonl import JsonLines, iter_jsonl
 
 _MARKUP = (
@@ -133,7 +132,7 @@ def _page(work: pathlib.Path) -> _Run:
             (work / "held_out" / f"{name}.jsonl").write_text(json.dumps(held_out) + "\n")
         config = {"benchmark": {"name": text}}
         run = Run("run", work, config, {1: {f"eval/x/greedy/{text}": 0.5}}, (), tasks)
-        return write_page(run, {}, work / "page.html").read_text("utf-8")
+        return write_run_page(run, {}, work / "page.html").read_text("utf-8")
 
     def run(_: None, texts: Sequence[str]) -> str:
         shown_in_figure(texts[0]), table_cell(texts[0])

@@ -1,1 +1,1 @@
-"""Evaluating models on benchmarks: held-out scores with intervals, simulator output, result files, page."""
+"""Evaluating models on benchmarks: held-out scores with intervals, simulator output, result files."""

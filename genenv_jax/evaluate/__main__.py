@@ -36,107 +36,23 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags
 from ml_collections import ConfigDict
 
 from genenv_jax import cli, signals
-from genenv_jax.benchmarks.base import Benchmark, Task
-from genenv_jax.config import Config, use_model, validate
-from genenv_jax.evaluate.held_out import evaluate, metric_name, warm_up
-from genenv_jax.evaluate.results import write_results
-from genenv_jax.evaluate.simulator import AGENT, SIMULATOR, evaluate_simulator
-from genenv_jax.evaluate.summary import cut_off, summary
+from genenv_jax.config import use_model, validate
+from genenv_jax.evaluate.agent import evaluate_agent
+from genenv_jax.evaluate.opening import AGENT, SIMULATOR, open_endpoint, open_policies
+from genenv_jax.evaluate.simulator import evaluate_simulator
 from genenv_jax.ownership import EVALUATION, SIMULATION, place
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
-from genenv_jax.players.lengths import check_prompts
-from genenv_jax.players.policy import Policy
+from genenv_jax.results.tables import evaluation_summary
 from genenv_jax.run.programs import enable_compilation_cache
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.workdir import compare_data, compare_settings
-from genenv_jax.scoring.attempts import Attempt, ChatModel
-from genenv_jax.scoring.scorer import Scorer
-from genenv_jax.supervised import base_model
-
-
-def modes_of(config: Config, role: str) -> dict[str, tuple[int, float]]:
-    """(samples, temperature) by mode; the simulator's only mode is named after its role."""
-    if role == SIMULATOR:
-        return {role: (config.simulator.variations, config.simulator.temperature)}
-    return config.evaluation.modes()
-
-
-@contextlib.contextmanager
-def open_policies(
-    config: Config, benchmark: Benchmark, tasks: Sequence[Task], role: str
-) -> Iterator[dict[str, ChatModel]]:
-    """Policies of the configuration's model by mode; tasks: those it answers, or the seeds it varies."""
-    mesh = build.open_mesh(config)
-    host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
-    seeds, held_out = (tasks, ()) if role == SIMULATOR else ((), tasks)
-    check_prompts(config.limits, host.model, benchmark, seeds, held_out)
-    max_concurrent = config.sampling.batch_size or config.evaluation.batch_size
-    with host.activate():
-        params = host.load_params(config.model.dtype)
-        yield {
-            mode: build.make_policy(config, host, params, role, *how, max_concurrent)
-            for mode, how in modes_of(config, role).items()
-        }
-
-
-def open_endpoint(
-    config: Config,
-    url: str,
-    model: str,
-    role: str,
-    concurrency: int,
-    workdir: pathlib.Path,
-    budget: int,
-) -> dict[str, ChatModel]:
-    """Chat models by mode, for a server that is reachable or whose answers are kept.
-
-    budget: tokens that they may spend together; 0: no limit.
-    """
-    from genenv_jax.players.endpoint import Endpoint, EndpointModel
-
-    if processes.process_count() > 1:
-        raise ValueError("--endpoint: expected one process, since one asks as well as several")
-    _, longest, _ = config.limits.of(role)
-    cache = workdir / "endpoint.jsonl"
-    server = Endpoint(
-        url,
-        model,
-        max_tokens=longest,
-        cache=cache,
-        max_tokens_total=budget,
-        thinking=config.model.thinking,
-    )
-    server.reach()
-    size, seed = config.evaluation.batch_size, config.seed
-    return {
-        mode: EndpointModel(server, samples, size, seed, concurrency, temperature)
-        for mode, (samples, temperature) in modes_of(config, role).items()
-    }
-
-
-def compile_policies(
-    chat_models: Mapping[str, ChatModel],
-    benchmark: Benchmark,
-    tasks: Sequence[Task],
-    progress: Progress,
-) -> None:
-    """Compiles what policies need for the tasks, as a separate phase."""
-    policies = [a for a in chat_models.values() if isinstance(a, Policy)]
-    if not policies:
-        return
-    steps = warm_up(policies, benchmark, tasks, lambda: policies[0].params)
-    with progress.phase("compile", len(steps), "parts") as display:
-        for step in steps:
-            step()
-            display.advance()
+from genenv_jax.scoring.attempts import ChatModel
 
 
 def run(
@@ -151,7 +67,7 @@ def run(
 ) -> dict[str, dict[str, float]]:
     """Evaluates a model or an endpoint; returns its metrics, {} on all processes but the first.
 
-    See `write_results`, and `evaluate_simulator`, which gives no intervals.
+    See `evaluate_agent`, and `evaluate_simulator`, which gives no intervals.
 
     Args:
       config: a run's configuration, not validated yet.
@@ -185,61 +101,17 @@ def run(
     if not tasks:
         kind = "seed" if role == SIMULATOR else "held-out"
         raise ValueError(f"benchmark {benchmark.name!r} has no {kind} tasks: expected some")
-    answers = endpoint_model if endpoint else checked.model.path or "made here"
+    answers = endpoint_model if endpoint else str(checked.model.path or "made here")
     opened = contextlib.nullcontext(served)
     if not endpoint:
         opened = open_policies(checked, benchmark, tasks, role)
-    metrics: dict[str, float] = {}
-    attempts: dict[str, list[list[Attempt]]] = {}
-    prompt_tokens: dict[str, int | None] = {}
-    begin, modes = time.monotonic(), checked.evaluation.modes()
     progress = Progress(0, silent=not processes.is_writer())
-    if role == SIMULATOR:
-        progress.line(f"{benchmark.name}: {len(tasks):,} seeds, varied by {answers}")
-        with opened as chat_models:
-            return evaluate_simulator(
-                checked, benchmark, tasks, chat_models[SIMULATOR], progress, out
-            )
-    progress.line(f"{benchmark.name}: {len(tasks):,} held-out tasks, answered by {answers}")
-    with opened as chat_models:
-        compile_policies(chat_models, benchmark, tasks, progress)
-        for mode, chat_model in chat_models.items():
-            if not prompt_tokens:
-                prompt_tokens = {
-                    t.id: chat_model.tokens(benchmark.agent_messages(t)) for t in tasks
-                }
-            total = len(tasks) * modes[mode][0]
-            with (
-                Scorer(benchmark, chat_model.text, checked.scoring) as scorer,
-                progress.phase(f"evaluate ({mode})", total, "answers") as display,
-            ):
-                found, attempts[mode] = evaluate(
-                    benchmark,
-                    tasks,
-                    chat_model,
-                    scorer,
-                    lambda *_, display=display: display.advance(),
-                )
-            metrics |= {metric_name(mode, name): value for name, value in found.items()}
-    if not processes.is_writer():
-        return {}
-    limits = checked.limits
-    reached = f"config.limits.agent_response = {limits.agent_response} tokens"
-    if warning := cut_off(attempts, reached):
-        progress.line(warning)
-        if limits.agent_episode:
-            progress.line(
-                f"or, in episodes, at config.limits.agent_episode = {limits.agent_episode}"
-            )
-    about = {
-        "benchmark": benchmark.name,
-        "model": str(answers),
-        "tasks": str(len(tasks)),
-        **{f"{mode} answers a task": str(samples) for mode, (samples, _) in modes.items()},
-        "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
-        **benchmark.about(),
-    }
-    return write_results(benchmark, attempts, metrics, about, checked.seed, out, prompt_tokens)
+    what = "seeds, varied by" if role == SIMULATOR else "held-out tasks, answered by"
+    progress.line(f"{benchmark.name}: {len(tasks):,} {what} {answers}")
+    with opened as models:
+        if role == SIMULATOR:
+            return evaluate_simulator(checked, benchmark, tasks, models[role], progress, out)
+        return evaluate_agent(checked, benchmark, tasks, models, answers, progress, out)
 
 
 def main() -> None:
@@ -264,7 +136,7 @@ def main() -> None:
         for name, found in sorted(results.items()):
             print(f"{name:56} {found['value']:.4f}")
     elif results:
-        print(*summary(results), sep="\n")
+        print(*evaluation_summary(results), sep="\n")
         print(f"page: {pathlib.Path(given.workdir) / 'report.html'}")
 
 

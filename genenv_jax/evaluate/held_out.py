@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -117,6 +116,14 @@ def evaluate(
     ), attempts
 
 
+def beside(benchmark: Benchmark, task: Task) -> dict[str, Any]:
+    """What is written beside an answer to a task: the request and the reference, in words."""
+    return {
+        "request": request_text(benchmark, task),
+        "reference": reference_text(benchmark, task),
+    }
+
+
 def metric_name(mode: str, name: str) -> str:
     """The name "eval/<split>/<mode>/<metric>" for a benchmark's "<split>/<metric>".
 
@@ -221,22 +228,10 @@ class HeldOut:
         directory.mkdir(parents=True, exist_ok=True)
         firsts = [of[0] for of in attempts]
         records = (
-            {"step": step, "mode": mode, **first.record(), **self._beside[first.task.id]}
+            {"step": step, "mode": mode, **first.record(), **beside(self._benchmark, first.task)}
             for first in firsts
         )
         write_jsonl(directory / ("after.jsonl" if step else "before.jsonl"), records)
-
-    @functools.cached_property
-    def _beside(self) -> dict[str, dict[str, str]]:
-        """Task id to the request and reference that are written beside its answer."""
-        benchmark = self._benchmark
-        return {
-            task.id: {
-                "request": request_text(benchmark, task),
-                "reference": reference_text(benchmark, task),
-            }
-            for task in self._tasks
-        }
 
     def reroll(self, epoch: int, fresh: Sequence[Generation]) -> None:
         """Measures the success rates of some fresh tasks again, by rollouts that nothing else depends on.

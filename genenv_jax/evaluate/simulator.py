@@ -19,8 +19,6 @@ from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.metrics import generation_metrics
 from genenv_jax.tasks.simulated import write_tasks
 
-AGENT, SIMULATOR = "agent", "simulator"  # roles in which a model can be evaluated
-
 
 def evaluate_simulator(
     config: Config,

@@ -1,1 +1,1 @@
-"""Arms × seeds: the implementation of `genenv experiment`."""
+"""Arms × seeds: what a suite runs, and how.  `genenv experiment` does it and then reports."""

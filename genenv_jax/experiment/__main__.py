@@ -21,10 +21,10 @@ from genenv_jax.ownership import SUITE_REPORT, place, refuse_other
 
 def main() -> None:
     """Checks the suite, runs what is left of it and writes the report."""
-    from genenv_jax.experiment.page import write_report
     from genenv_jax.experiment.plan import compare_or_store, make_plan, stored_plan
-    from genenv_jax.experiment.results import load_results
-    from genenv_jax.experiment.runner import Interrupted, Runner
+    from genenv_jax.experiment.runner import Runner
+    from genenv_jax.results.pages import write_suite_page
+    from genenv_jax.results.suites import load_results
 
     config, report_only = flags.FLAGS.config, flags.FLAGS.report_only
     workdir = pathlib.Path(flags.FLAGS.workdir)
@@ -41,18 +41,13 @@ def main() -> None:
         if report_only:
             compare_or_store(plan, workdir, store=False)
         else:
-            try:
-                complete = Runner(plan, workdir).run()
-            except Interrupted as error:
-                print(f"interrupted by {error}; the same command continues", file=sys.stderr)
-                sys.exit(128 + error.signum)
+            complete = Runner(plan, workdir).run()
         if not complete and not any(plan.is_done(workdir, *run) for run in plan.runs()):
             sys.exit(1)  # there is nothing to report
         results = load_results(plan, workdir)
         with place(out, SUITE_REPORT, "the report's place"):
-            report = write_report(results, out)
-    print(report.summary)
-    print(f"\npage: {report.page}")
+            page, summary = write_suite_page(results, out)
+    print(f"{summary}\n\npage: {page}")
     if not complete:
         sys.exit(1)
 

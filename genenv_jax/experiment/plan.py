@@ -8,7 +8,6 @@ workdir/
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -23,15 +22,11 @@ from genenv_jax import config_files
 from genenv_jax.benchmarks import registry
 from genenv_jax.config import Config, flatten, hint, validate
 from genenv_jax.ownership import SUITE, refuse_other
-from genenv_jax.report.untrusted import number
+from genenv_jax.results.suites import COSTS, LIMITS, progress, run_dir
 from genenv_jax.run.jsonl import read_json, write_json
-from genenv_jax.run.metrics import read_steps
 from genenv_jax.settings import Settings, choice, within
 
 DONE = "suite_done.json"
-# Costs that runs may be compared against, in words.  All but the last can also limit a run.
-COSTS = {"tokens": "processed tokens", "rollouts": "rollouts", "seconds": "device seconds"}
-LIMITS = ("tokens", "rollouts")
 _FREE = ("jobs",)  # settings of a suite that do not change its results
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+=,-]*")
 
@@ -135,24 +130,6 @@ class Plan:
         """Whether a run has its marker and its metrics reach the end."""
         directory = run_dir(workdir, arm, seed)
         return (directory / DONE).is_file() and self.share(arm, directory) == 1
-
-
-def run_dir(workdir: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
-    """The workdir of a run."""
-    return workdir / arm / f"seed-{seed}"
-
-
-def progress(directory: pathlib.Path) -> tuple[int | None, dict[str, float]]:
-    """Last step of a run, and the tokens and rollouts up to it.
-
-    None and 0 if its metrics are missing or damaged.
-    """
-    steps = {}
-    with contextlib.suppress(OSError, ValueError):
-        steps = read_steps(directory / "metrics.jsonl")
-    step = max(steps, default=None)
-    record = steps.get(step, {})
-    return step, {key: number(record.get(f"{key}/total")) or 0.0 for key in LIMITS}
 
 
 # -- from settings to a plan ---------------------------------------------------------------------------

@@ -10,25 +10,19 @@ import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from genenv_jax.experiment.plan import DONE, Plan, compare_or_store, progress, run_dir
+from genenv_jax import signals
+from genenv_jax.experiment.plan import DONE, Plan, compare_or_store
+from genenv_jax.results.suites import progress, run_dir
 from genenv_jax.run.jsonl import write_json
 from genenv_jax.run.metrics import read_steps
+from genenv_jax.run.progress import format_seconds
 
 _PATIENCE = 120.0  # seconds that a run has to write its checkpoints after it is told to end
 _POLL = 0.1  # seconds
 _TAIL = 12  # lines shown of a failed run's log
-
-
-class Interrupted(Exception):
-    """A signal ended the suite; `signum` says which."""
-
-    def __init__(self, signum: int):
-        super().__init__(signal.Signals(signum).name)
-        self.signum = signum
 
 
 @dataclasses.dataclass
@@ -70,31 +64,27 @@ class Runner:
         self.plan, self.workdir, self._command, self._say = plan, workdir, tuple(command), say
         self.failed: list[tuple[str, int]] = []
         self._children: list[_Child] = []
-        self._signal = 0
 
     def run(self) -> bool:
         """Runs what is left; returns whether all runs of the plan are finished now.
 
-        Raises:
-          Interrupted: SIGTERM or SIGINT arrived; the active runs were told to end and can be continued.
+        SIGTERM and SIGINT are delivered once the active runs have been told to end; they can be continued.
         """
         runs = self.plan.runs()
         left = [run for run in runs if not self.plan.is_done(self.workdir, *run)]
         if len(left) < len(runs):
             self._say(f"{len(runs) - len(left)} of {len(runs)} runs are finished already")
-        with self._lock() as lock, self._signals():
+        with self._lock() as lock, signals.held() as came:
             try:
-                while left or self._children:
-                    self._raise_if_interrupted()
+                while not came and (left or self._children):
                     while run := self._next(left):
                         left.remove(run)
                         self._start(*run, lock)
-                    for child in [c for c in self._children if c.process.poll() is not None]:
-                        # Checked first, so that a run ended by the signal is still among the children.
-                        self._raise_if_interrupted()
+                    time.sleep(_POLL)
+                    ended = [c for c in self._children if c.process.poll() is not None]
+                    for child in [] if came else ended:  # one that a signal ended is interrupted
                         self._children.remove(child)
                         self._collect(child, left)
-                    time.sleep(_POLL)
             finally:
                 self._end_children()
         return not self.failed
@@ -146,7 +136,7 @@ class Runner:
             total = len(self.plan.runs())
             finished = total - len(left) - len(self._children) - len(self.failed)
             self._say(
-                f"[{finished}/{total}] {arm} seed {seed}: finished in {_duration(seconds)}"
+                f"[{finished}/{total}] {arm} seed {seed}: finished in {format_seconds(seconds)}"
                 f"{self._scores(child)}"
             )
             return
@@ -172,8 +162,6 @@ class Runner:
     def _log_path(self, arm: str, seed: int) -> pathlib.Path:
         return self.workdir / arm / f"seed-{seed}.log"
 
-    # -- signals and the lock ------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def _lock(self) -> Iterator[int]:
         """Keeps another suite, or another start of this one, away from active runs."""
@@ -188,26 +176,6 @@ class Runner:
             yield handle
         finally:
             os.close(handle)
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def note(signum, _):
-            self._signal = self._signal or signum
-
-        previous = {s: signal.signal(s, note) for s in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for signum, handler in previous.items():
-                signal.signal(signum, handler)
-
-    def _raise_if_interrupted(self) -> None:
-        if self._signal:
-            raise Interrupted(self._signal)
 
     def _end_children(self) -> None:
         """Tells the runs to end, so that they can be continued; kills those that do not."""
@@ -237,9 +205,3 @@ def tail(path: pathlib.Path, lines: int = _TAIL) -> list[str]:
         ]
         return shown[-lines:]
     return []
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -147,6 +147,23 @@ def step_of(record: Mapping[str, Any], path: str | os.PathLike[str], number: int
     return step
 
 
+def number(value: Any) -> float | None:
+    """A finite float, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        value = float(value)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def numbers(record: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers in a record of a log, except its step."""
+    pairs = ((name, number(value)) for name, value in record.items() if name != "step")
+    return {name: value for name, value in pairs if value is not None}
+
+
 def cells(metrics: Mapping[str, float]) -> dict[str, str]:
     """A few key numbers of an epoch as text, by column title; "" for a missing one."""
     held_out = [

@@ -14,7 +14,8 @@ from unittest import mock
 
 import huggingface_hub
 
-from genenv_jax.experiment.plan import DONE, compare_or_store, make_plan, run_dir
+from genenv_jax.experiment.plan import DONE, compare_or_store, make_plan
+from genenv_jax.results.suites import run_dir
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
 from tests.commands import ROOT

@@ -11,8 +11,10 @@ import types
 import pytest
 
 from genenv_jax.experiment import __main__ as command
-from genenv_jax.experiment import page, runner
-from genenv_jax.experiment.plan import compare_or_store, make_plan, run_dir
+from genenv_jax.experiment import runner
+from genenv_jax.experiment.plan import compare_or_store, make_plan
+from genenv_jax.results import pages
+from genenv_jax.results.suites import run_dir
 from tests.experiment.fake_main import write_run
 from tests.experiment.suites import FAKE, ROOT, arm, fake_suite
 
@@ -41,7 +43,7 @@ def experiment(*arguments):
 def main(monkeypatch, capsys):
     """The command within this process, with stand-ins for runs and no figures: (exit code, output)."""
     monkeypatch.setattr(runner, "Runner", functools.partial(runner.Runner, command=FAKE))
-    monkeypatch.setattr(page, "draw", lambda results, out: out.mkdir(exist_ok=True) or {})
+    monkeypatch.setattr(pages, "draw_suite", lambda results, out: out.mkdir(exist_ok=True) or {})
 
     def call(config, workdir, **given):
         given = {"report_only": False} | given
@@ -111,15 +113,6 @@ def test_failed_runs_make_exit_code_1_and_the_others_are_reported(tmp_path, main
     assert code == 1 and "FAILED (exit code 3)" in said.out and "page:" not in said.out
     code, said = main(fake_suite((3,), **bad, good=arm(0.2)), tmp_path / "both")
     assert code == 1 and "NOT finished, left out: bad seed 3" in said.out and "page:" in said.out
-
-
-def test_an_interrupt_is_the_exit_code(tmp_path, main, monkeypatch):
-    def interrupted(*_, **__):
-        raise runner.Interrupted(15)
-
-    monkeypatch.setattr(runner.Runner.func, "run", interrupted)
-    code, said = main(fake_suite(), tmp_path)
-    assert code == 143 and "interrupted by SIGTERM; the same command continues" in said.err
 
 
 @pytest.mark.slow

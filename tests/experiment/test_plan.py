@@ -15,7 +15,7 @@ from genenv_jax.experiment.plan import (
     run_dir,
     stored_plan,
 )
-from genenv_jax.experiment.results import load_results
+from genenv_jax.results.suites import load_results
 from tests.experiment.fake_main import write_lines, write_run
 from tests.experiment.suites import BASE, arm, fake_suite, parsed
 

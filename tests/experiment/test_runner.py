@@ -10,8 +10,9 @@ import time
 import pytest
 
 from genenv_jax.experiment import runner as module
-from genenv_jax.experiment.plan import make_plan, run_dir
+from genenv_jax.experiment.plan import make_plan
 from genenv_jax.experiment.runner import Runner
+from genenv_jax.results.suites import run_dir
 from tests.experiment.suites import BASE, FAKE, ROOT, arm, fake_suite
 
 
@@ -100,16 +101,15 @@ def test_the_first_run_of_a_seed_goes_ahead_and_others_fill_in(tmp_path):
 def test_a_signal_is_passed_on_and_the_suite_continues(tmp_path, signum):
     suite = "fake_suite(seeds=(3,), a=arm(0.3, 'slow'), b=arm(0.1, 'slow'))"
     code = (
-        "import pathlib, sys\n"
+        "import pathlib\n"
         "from genenv_jax.experiment.plan import make_plan\n"
-        "from genenv_jax.experiment.runner import Interrupted, Runner\n"
+        "from genenv_jax import signals\n"
+        "from genenv_jax.experiment.runner import Runner\n"
         "from tests.experiment.suites import FAKE, arm, fake_suite\n"
         f"suite = {suite}\n"
         "suite.jobs = 2\n"
-        "try:\n"
+        "with signals.ending(*signals.BOTH):\n"
         f"    Runner(make_plan(suite), pathlib.Path({str(tmp_path)!r}), FAKE).run()\n"
-        "except Interrupted as error:\n"
-        "    sys.exit(128 + error.signum)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True

@@ -1,1 +1,0 @@
-"""The implementation of `genenv report`: reading runs, figures, tables and the page."""

@@ -1,0 +1,1 @@
+"""What runs, evaluations and suites have recorded: readers, statistics, figures, tables and pages."""

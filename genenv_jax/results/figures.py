@@ -1,0 +1,468 @@
+"""The figures of a run and of a suite: by epoch, against cost, and as bars; `CAPTIONS` says what they show.
+
+Both have the same figures of training by epoch, where a run is one line and an arm its seeds' mean with an
+interval.  A figure without data is not drawn.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from genenv_jax.results import statistics
+from genenv_jax.results.contrasts import exploratory_contrasts, main_contrasts
+from genenv_jax.results.runs import P_HAT, Run, p_hat_of
+from genenv_jax.results.suites import COSTS, DIVERSITY, Results
+from genenv_jax.results.untrusted import shown_in_figure
+
+STYLE = {
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.markersize": 3.5,
+    "lines.markeredgewidth": 0,
+}
+DPI = 200  # of saved figures
+# Okabe and Ito's palette, which is distinguishable under the common forms of colour blindness; its yellow is
+# too light for lines on white, so a grey takes its place.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#000000", "#999999"),
+)
+GREY = "#666666"
+_LIGHT = "#C8C8C8"
+_BAND = "#E3E3E3"  # the target band
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_DASHES = ("-", "--")  # arms beyond the colours are dashed
+_RESAMPLES = 2000  # per point of a curve
+_SHOWN_REASONS = 6  # the others are drawn together
+CAPTIONS = {
+    "validation": "Held-out score against what training has cost, rejected tasks included; "
+    "means over seeds. On the right: 95 % intervals of the curves' ends.",
+    "validation_arms": "The same, arm by arm: mean with its 95 % interval, its seeds as thin lines, and "
+    "the other arms' means in grey.",
+    "contrasts": "Paired differences in AUC: seeds as dots, mean with its 95 % bootstrap interval.",
+    "final": "Final held-out scores with 95 % intervals; dots are seeds, the tick is the mean start.",
+    "validation_splits": "Held-out score by epoch: every split and way of answering.",
+    "accuracy": "Accuracy on held-out tasks (sampled: temperature 1). Epoch 0 is before training.",
+    "reward": "Mean reward of the agent on its training tasks, which follows the tasks' difficulty, so that "
+    "a constant value is no sign that nothing is learned; the simulator's KL to its start.",
+    "p_hat": f"Mean success rate {P_HAT} of the generated tasks; grey: the band α ± k_min. Bars: of a run, "
+    "the quartiles over its tasks; of arms, 95 % intervals over seeds.",
+    "solved": "Generated tasks that all attempts solve, or that none solves: those without a gradient.",
+    "validity": "Generations that were rejected, by reason.",
+    "lengths": "Mean length in tokens of the agent's responses and of the generated tasks.",
+    "diversity": "Difficulty and diversity of the generated tasks.",
+}
+
+Panel = tuple[str, str, str]  # metric, title, label of the axis
+_BY_EPOCH: dict[str, list[Panel]] = {
+    "reward": [
+        ("agent/reward_mean", "Training reward", "mean reward"),
+        ("simulator/kl_to_initial", "Drift of the simulator", "KL to its start (nats)"),
+    ],
+    "p_hat": [
+        ("generated/p_hat_mean", f"Success rate {P_HAT} of the generated tasks", f"mean {P_HAT}"),
+        (
+            "generated/p_rerolled_mean",
+            "Some of them, rolled out a second time",
+            "mean success rate",
+        ),
+    ],
+    "solved": [
+        ("generated/solved_all", "Solved in all attempts", "tasks per epoch"),
+        ("generated/solved_none", "Never solved", "tasks per epoch"),
+        ("agent/zero_variance_share", "Training groups without variance", "share of tasks"),
+    ],
+    "lengths": [
+        ("agent/response_length_mean", "Responses", "mean length (tokens)"),
+        ("generated/task_length_mean", "Generated tasks", "mean length (tokens)"),
+    ],
+    "diversity": [
+        ("generated/difficulty_mean", "Difficulty of the accepted tasks", "mean difficulty"),
+        *((f"generated/{name}", title, axis) for name, (title, axis, _) in DIVERSITY.items()),
+    ],
+}
+_FROM_ZERO = ("solved", "diversity")
+
+# Label to style of its lines, and its runs: one run, or the seeds of an arm.
+Arms = Mapping[str, tuple[Mapping[str, Any], Sequence[Run]]]
+
+
+def draw_run(run: Run, out: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
+    """Writes a run's figures as PNG into `out`, created if missing; returns paths by name."""
+    arms: Arms = {run.name: ({"color": COLOURS[0], "marker": "o"}, [run])}
+    own = {
+        "accuracy": functools.partial(_accuracy, run),
+        "validity": functools.partial(_validity, run),
+    }
+    order = ("p_hat", "accuracy", "reward", "solved", "validity", "lengths", "diversity")
+    makers = own | _training(arms)
+    return _save({name: makers[name] for name in order}, out)
+
+
+def draw_suite(results: Results, out: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
+    """Writes a suite's figures as PNG into `out`, created if missing; returns paths by name."""
+    arms: Arms = {
+        arm: (arm_style(results, arm), list(runs.values())) for arm, runs in results.runs.items()
+    }
+    makers = {
+        "validation": functools.partial(_validation, results, arms),
+        "validation_arms": functools.partial(_validation_arms, results, arms),
+        "contrasts": functools.partial(_contrasts, results),
+        "final": functools.partial(_final, results, arms),
+        "validation_splits": functools.partial(_validation_splits, results, arms),
+    }
+    return _save(makers | _training(arms), out)
+
+
+def _save(
+    makers: Mapping[str, Callable[[], Figure | None]], out_dir: str | os.PathLike[str]
+) -> dict[str, pathlib.Path]:
+    """Writes the figures as PNG, and removes old files of those not made."""
+    out = pathlib.Path(out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    with matplotlib.rc_context(STYLE):
+        for name, make in makers.items():
+            path, figure = out / f"{name}.png", make()
+            if figure is None:
+                path.unlink(missing_ok=True)
+            else:
+                figure.savefig(path, dpi=DPI)
+                paths[name] = path
+    return paths
+
+
+# -- training, by epoch ----------------------------------------------------------------------------------
+
+
+def _training(arms: Arms) -> dict[str, Callable[[], Figure | None]]:
+    makers = {name: functools.partial(_by_epoch, arms, name) for name in _BY_EPOCH}
+    return makers | {"p_hat": functools.partial(_p_hat, arms)}
+
+
+def _by_epoch(arms: Arms, name: str) -> Figure | None:
+    """The panels of one figure; None if no run recorded any of them."""
+    recorded = {
+        metric
+        for _, runs in arms.values()
+        for run in runs
+        for of in run.metrics.values()
+        for metric in of
+    }
+    shown = [panel for panel in _BY_EPOCH[name] if panel[0] in recorded]
+    if not shown:
+        return None
+    figure, cells = _grid(len(shown), 2, 3.6, (0.4, 2.8))
+    for (metric, title, label), (axes, _, bottom) in zip(shown, cells, strict=True):
+        _lines(axes, arms, metric)
+        axes.set_title(title)
+        axes.set_ylabel(label)
+        _epoch_axis(axes, label=bottom)
+        if name in _FROM_ZERO:
+            axes.set_ylim(bottom=0)
+    _legend(figure, arms)
+    return figure
+
+
+def _p_hat(arms: Arms) -> Figure | None:
+    figure = _by_epoch(arms, "p_hat")
+    runs = [run for _, of in arms.values() for run in of]
+    bands = {run.band for run in runs}
+    if figure and len(bands) == 1 and (band := bands.pop()):
+        for axes in figure.axes:
+            axes.axhspan(*band, color=_BAND, zorder=0, linewidth=0)
+            axes.set_ylim(0, 1)
+        label = f"target {band[0]:.3g} to {band[1]:.3g}"
+        axes.legend(handles=[Patch(color=_BAND, label=label)], loc="upper right")
+    if figure and len(runs) == 1:
+        values = collections.defaultdict(list)
+        for task in runs[0].tasks:
+            if (p_hat := p_hat_of(task)) is not None:
+                values[task["epoch"]].append(p_hat)
+        for step, of_epoch in values.items():
+            quartiles = np.percentile(of_epoch, (25, 75))
+            figure.axes[0].vlines(step, *quartiles, color=COLOURS[0], alpha=0.45, linewidth=1.2)
+    return figure
+
+
+def shared_curve(runs: Iterable[Run], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(steps (s,), values (runs, s)) of a metric, at the steps shared by all runs that recorded it."""
+    found = [series for run in runs if (series := run.series(name))]
+    steps = sorted(set.intersection(*map(set, found))) if found else []
+    return np.array(steps), np.array([[s[step] for step in steps] for s in found])
+
+
+def _lines(axes: Axes, arms: Arms, name: str) -> None:
+    """Means over seeds by epoch; bars are 95 % intervals, shifted so that they do not overlap."""
+    curves = {arm: shared_curve(runs, name) for arm, (_, runs) in arms.items()}
+    curves = {arm: curve for arm, curve in curves.items() if curve[0].size}
+    for index, (arm, (steps, values)) in enumerate(curves.items()):
+        style = arms[arm][0]
+        axes.plot(steps, values.mean(axis=0), **style, zorder=3)
+        band = statistics.bootstrap_interval(values, resamples=_RESAMPLES)
+        if band is not None:
+            shift = 0.36 * (2 * index + 1 - len(curves)) / (2 * len(curves))
+            axes.vlines(steps + shift, *band, color=style["color"], alpha=0.35, linewidth=0.9)
+
+
+# -- of a run ----------------------------------------------------------------------------------------------
+
+
+def _accuracy(run: Run) -> Figure | None:
+    """Held-out accuracy, with a colour for each split and a line style for each mode."""
+    found = run.accuracies
+    if not found:
+        return None
+    figure, ((axes, _, _),) = _grid(1, 1, 5.2, (0.6, 2.8))
+    splits, modes = (
+        {of: i for i, of in enumerate(dict.fromkeys(names))}
+        for names in ((m.split for m in found), (m.mode for m in found))
+    )
+    look = lambda split: {  # noqa: E731
+        "color": COLOURS[splits[split] % len(COLOURS)],
+        "marker": _MARKERS[splits[split] % len(_MARKERS)],
+    }
+    dash = lambda mode: ("-", "--", ":")[min(modes[mode], 2)]  # noqa: E731
+    for metric in found:
+        series = run.series(str(metric))
+        axes.plot(
+            *zip(*series.items(), strict=True), linestyle=dash(metric.mode), **look(metric.split)
+        )
+    handles = [
+        *(Line2D([], [], label=shown_in_figure(s.replace("_", " ")), **look(s)) for s in splits),
+        *(Line2D([], [], label=shown_in_figure(m), color=GREY, linestyle=dash(m)) for m in modes),
+    ]
+    axes.set_title("Held-out accuracy")
+    axes.set_ylabel("accuracy")
+    _epoch_axis(axes)
+    _legend_below(figure, handles)
+    return figure
+
+
+def _validity(run: Run) -> Figure | None:
+    """Share of the generations that were rejected, by reason."""
+    counts, prefix = run.series("generated/count"), "generated/rejected/"
+    if not counts:
+        return None
+    shares = collections.defaultdict(lambda: np.zeros(len(counts)))
+    for place, (step, count) in enumerate(counts.items()):
+        for name, value in run.metrics[step].items():
+            if name.startswith(prefix) and value:
+                shares[name.removeprefix(prefix)][place] = value / max(count, 1)
+    ranked = sorted(shares, key=lambda reason: (-shares[reason].sum(), reason))
+    layers = [(reason.replace("_", " "), shares[reason]) for reason in ranked[:_SHOWN_REASONS]]
+    if others := ranked[_SHOWN_REASONS:]:
+        layers.append(("other", sum(shares[reason] for reason in others)))
+    figure, ((axes, _, _),) = _grid(1, 1, 5.2, (0.6, 2.8))
+    bottom = np.zeros(len(counts))
+    for (reason, height), colour in zip(layers, (*COLOURS[:_SHOWN_REASONS], GREY), strict=False):
+        label = shown_in_figure(reason)
+        axes.bar(list(counts), height, 0.8, bottom, color=colour, linewidth=0, label=label)
+        bottom += height
+    axes.set_title("Rejected generations by reason" if layers else "No generation was rejected")
+    axes.set_ylabel("share of generations")
+    _epoch_axis(axes)
+    if layers:
+        _legend_below(figure, axes.get_legend_handles_labels()[0])
+    return figure
+
+
+# -- of a suite: held-out scores ---------------------------------------------------------------------------
+
+
+def _validation(results: Results, arms: Arms) -> Figure:
+    """The means of all arms, with the intervals of their end points beside the curves."""
+    figure, ((axes, _, _),) = _grid(1, 1, 7.2, (0.6, 3.6))
+    for index, (arm, (style, _)) in enumerate(arms.items()):
+        grid, values = results.on_grid(arm)
+        mean = values.mean(axis=0)
+        axes.plot(grid, mean, **style, markevery=(index, 12), zorder=3)
+        interval = statistics.bootstrap_interval(values[:, -1], resamples=_RESAMPLES)
+        if interval is not None:
+            x = results.horizon * (1.02 + 0.09 * index / max(1, len(arms) - 1))
+            axes.vlines(x, *interval, color=style["color"], linewidth=1.3)
+            axes.plot(x, mean[-1], "_", color=style["color"], markersize=4)
+    if results.threshold is not None:
+        axes.axhline(results.threshold, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+        label = f" final score of {shown_in_figure(results.suite.threshold_arm)}"
+        axes.text(0, results.threshold, label, color=GREY, va="bottom", fontsize=7)
+    axes.set_title(shown_in_figure(f"Held-out {results.primary.title}", 60))
+    _cost_axis(axes, results)
+    axes.set_xlim(right=results.horizon * 1.13)
+    axes.set_ylabel(shown_in_figure(results.primary.name))
+    _legend(figure, arms)
+    return figure
+
+
+def _validation_arms(results: Results, arms: Arms) -> Figure:
+    figure, cells = _grid(len(arms), 4, 2.6, (0.5, 2.1), sharex=True, sharey=True)
+    means = {arm: results.on_grid(arm)[1].mean(axis=0) for arm in arms}
+    for (arm, (style, _)), (axes, left, bottom) in zip(arms.items(), cells, strict=True):
+        colour = style["color"]
+        grid, values = results.on_grid(arm)
+        for other in arms:
+            if other != arm:
+                axes.plot(grid, means[other], color=_LIGHT, linewidth=0.8, zorder=1)
+        axes.plot(grid, values.T, color=colour, linewidth=0.5, alpha=0.5, zorder=2)
+        band = statistics.bootstrap_interval(values, resamples=_RESAMPLES)
+        if band is not None:
+            axes.fill_between(grid, *band, color=colour, alpha=0.25, linewidth=0, zorder=2)
+        axes.plot(grid, means[arm], color=colour, linewidth=1.8, zorder=3)
+        axes.set_title(shown_in_figure(arm))
+        _cost_axis(axes, results, label=bottom)
+        axes.tick_params(labelbottom=bottom)
+        if left:
+            axes.set_ylabel(shown_in_figure(results.primary.name))
+    return figure
+
+
+def _validation_splits(results: Results, arms: Arms) -> Figure:
+    figure, cells = _grid(len(results.accuracies), 3, 3.3, (0.6, 2.3))
+    for metric, (axes, left, bottom) in zip(results.accuracies, cells, strict=True):
+        _lines(axes, arms, str(metric))
+        axes.set_title(shown_in_figure(metric.title))
+        _epoch_axis(axes, label=bottom)
+        if left:
+            axes.set_ylabel(shown_in_figure(metric.name))
+    _legend(figure, arms)
+    return figure
+
+
+def _final(results: Results, arms: Arms) -> Figure:
+    metrics, height = results.accuracies, 0.55 + 0.24 * len(arms)
+    columns = 2 if len(metrics) <= 4 else 3
+    figure, cells = _grid(len(metrics), columns, 3.8, (0.5, height), sharey=True)
+    for metric, (axes, _, bottom) in zip(metrics, cells, strict=True):
+        for place, (arm, (style, _)) in enumerate(arms.items()):
+            values = list(results.score(arm, f"final/{metric.key}").values())
+            if not values:
+                continue
+            colour = style["color"]
+            axes.barh(place, np.mean(values), 0.72, color=colour, alpha=0.45, linewidth=0)
+            interval = statistics.bootstrap_interval(values, resamples=results.suite.bootstrap)
+            if interval is not None:
+                axes.hlines(place, *interval, color="black", linewidth=1.2, zorder=4)
+            axes.plot(values, [place] * len(values), "o", color=colour, markersize=2.5, zorder=3)
+            start = np.mean(list(results.score(arm, f"start/{metric.key}").values()))
+            axes.vlines(start, place - 0.36, place + 0.36, color=GREY, linewidth=1.2)
+        axes.set_title(shown_in_figure(metric.title))
+        _rows(axes, map(shown_in_figure, arms))
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        if bottom:
+            axes.set_xlabel(shown_in_figure(f"final {metric.name}"))
+    return figure
+
+
+def _contrasts(results: Results) -> Figure | None:
+    main = main_contrasts(results)
+    found = [*main, *exploratory_contrasts(results)]
+    if not found:
+        return None
+    if len(main) < len(found) and len(found) > 14:  # all pairs of many arms would be unreadable
+        found = main or found[:14]
+    figure, ((axes, _, _),) = _grid(1, 1, 7.2, (0.9, 0.36 * len(found)))
+    labels = []
+    for place, c in enumerate(found):
+        colour = COLOURS[0] if c.holm is not None else GREY
+        axes.plot(c.differences, [place] * len(c.differences), "o", color=colour, alpha=0.4)
+        if c.interval is not None:
+            axes.hlines(place, *c.interval, color=colour, linewidth=2)
+        axes.plot(c.mean, place, "D", color=colour, markersize=5)
+        p = f"Holm p = {c.holm:.3g}" if c.holm is not None else f"p = {c.p:.3g}"
+        labels.append(f"{shown_in_figure(c.first)} − {shown_in_figure(c.second)}\n{p}")
+    axes.axvline(0, color="black", linewidth=0.7)
+    _rows(axes, labels)
+    axes.set_xlabel("difference in AUC, same seed")
+    axes.set_title(
+        "Paired differences" + (" (main contrasts in blue)" if len(main) < len(found) else "")
+    )
+    return figure
+
+
+# -- shared parts ----------------------------------------------------------------------------------------
+
+
+def _grid(
+    count: int, columns: int, width: float, height: tuple[float, float], **subplots: bool
+) -> tuple[Figure, list[tuple[Axes, bool, bool]]]:
+    """A figure with `count` cells, each (axes, whether leftmost in its row, whether lowest in its column).
+
+    width: of a cell; height: of the margin and of a row; all in inches.
+    """
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    size = (max(5.2, width * columns), height[0] + height[1] * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    cells = figure.subplots(rows, columns, squeeze=False, **subplots)
+    for axes in cells.flat[count:]:
+        axes.remove()
+    places = enumerate(cells.flat[:count])
+    return figure, [(axes, i % columns == 0, i + columns >= count) for i, axes in places]
+
+
+def arm_style(results: Results, arm: str) -> dict[str, Any]:
+    """Colour, marker and line of an arm, by its place in the suite: the same in every figure."""
+    index = list(results.suite.arms).index(arm)
+    round_, place = divmod(index, len(COLOURS))
+    return {
+        "color": COLOURS[place],
+        "marker": _MARKERS[(index + round_) % len(_MARKERS)],
+        "linestyle": _DASHES[min(round_, len(_DASHES) - 1)],
+    }
+
+
+def _legend(figure: Figure, arms: Arms) -> None:
+    if len(arms) > 1:
+        handles = [Line2D([], [], label=shown_in_figure(a), **arms[a][0]) for a in arms]
+        _legend_below(figure, handles)
+
+
+def _legend_below(figure: Figure, handles: Sequence[Any]) -> None:
+    """A legend below all axes, in as many columns as fit."""
+    longest = max(len(handle.get_label()) for handle in handles)
+    columns = max(1, min(len(handles), int(figure.get_figwidth() * 14 / (longest + 6))))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def _epoch_axis(axes: Axes, label: bool = True) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(9, integer=True, steps=[1, 2, 5, 10]))
+    if label:
+        axes.set_xlabel("epoch")
+
+
+def _cost_axis(axes: Axes, results: Results, label: bool = True) -> None:
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlim(left=-0.02 * results.horizon)
+    if label:
+        axes.set_xlabel(COSTS[results.suite.cost])
+
+
+def _rows(axes: Axes, labels: Iterable[str]) -> None:
+    """A y axis of named rows, the first one on top."""
+    labels = list(labels)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.5, -0.5)

@@ -1,0 +1,433 @@
+"""The tables of a run, an evaluation and a suite, as text; and the scores of a suite's runs as CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from genenv_jax.results import statistics
+from genenv_jax.results.contrasts import (
+    Contrast,
+    exploratory_contrasts,
+    main_contrasts,
+    secondary_contrasts,
+)
+from genenv_jax.results.runs import P_HAT, Run
+from genenv_jax.results.suites import COSTS, CVAR_SHARE, DIVERSITY, Results
+from genenv_jax.results.untrusted import table_cell
+from genenv_jax.run.metrics import number
+
+_CONTRAST = (
+    "contrast",
+    "seeds",
+    "difference [95 % bootstrap]",
+    "[95 % t]",
+    "ratio of means",
+    "seeds ahead",
+    "P(first > second)",
+    "p",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A titled table of text; `notes` explain its columns."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    notes: str = ""
+
+    def markdown(self) -> str:
+        """The table as a Markdown section."""
+        ruler = ["---", *["---:"] * (len(self.header) - 1)]
+        cells = ([table_cell(cell) for cell in row] for row in (self.header, *self.rows))
+        head, *rows = (f"| {' | '.join(row)} |" for row in cells)
+        lines = [head, f"| {' | '.join(ruler)} |", *rows]
+        return "\n".join(
+            [f"## {self.title}", "", *lines, "", *([self.notes, ""] if self.notes else [])]
+        )
+
+
+# -- of a run --------------------------------------------------------------------------------------------
+
+
+def headline(run: Run) -> Table:
+    """Start, end and change of a run's headline numbers.
+
+    Accuracies, success rates and shares are fractions, lengths are tokens.
+    """
+    rows = [
+        *(start_end(run, str(m), f"accuracy, {m.split}, {m.mode}") for m in run.accuracies),
+        start_end(run, "generated/p_hat_mean", f"{P_HAT} of generated tasks"),
+        _in_band(run),
+        start_end(run, "generated/valid_share", "valid share of generations"),
+        start_end(run, "agent/response_length_mean", "response length (tokens)", 1),
+        start_end(run, "generated/task_length_mean", "task length (tokens)", 1),
+        *(
+            (label, "", start_end(run, name, label, 0)[2], "")
+            for name, label in (
+                ("rollouts/total", "rollouts"),
+                ("tokens/total", "tokens processed"),
+            )
+        ),
+        ("minutes", "", "-" if run.minutes is None else f"{run.minutes:,.1f}", ""),
+    ]
+    return Table("Start and end", ("quantity", "start", "end", "change"), rows)
+
+
+def strata(run: Run) -> Table:
+    """Start, end and change of every held-out score that is no accuracy."""
+    rows = [
+        start_end(run, str(metric), f"{metric.key}/{metric.name}")
+        for metric in run.held_out
+        if metric.name != "accuracy"
+    ]
+    header = ("split / mode / stratum", "start", "end", "change")
+    return Table("Held-out score by stratum", header, rows)
+
+
+def start_end(run: Run, name: str, label: str, digits: int = 3) -> tuple[str, str, str, str]:
+    """First and last recorded value of a metric and their difference, as text; "-" if there is none."""
+    values = list(run.series(name).values())
+    if not values:
+        return label, "-", "-", "-"
+    start, end = values[0], values[-1]
+    return label, f"{start:,.{digits}f}", f"{end:,.{digits}f}", f"{end - start:+,.{digits}f}"
+
+
+def _in_band(run: Run) -> tuple[str, str, str, str]:
+    series = run.series("generated/p_hat_mean")
+    inside = [step for step, p_hat in series.items() if run.in_band(p_hat)]
+    first = f" (first: epoch {inside[0]})" if inside else ""
+    text = f"{len(inside)} of {len(series)}{first}" if series and run.band else "-"
+    band = "[{:.3g}, {:.3g}]".format(*run.band) if run.band else "band"
+    return f"epochs with {P_HAT} in {band}", "", text, ""
+
+
+# -- of an evaluation ------------------------------------------------------------------------------------
+
+
+def evaluation_summary(results: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Lines with the headline metrics of an evaluation, then those of every benchmark: validity, pass@k.
+
+    The headline is each split's accuracy by mode, with its number of tasks.
+    """
+    rows = [(*full.split("/", 3)[1:], found) for full, found in results.items()]
+    heads = [row for row in rows if row[2] == "accuracy"]
+    splits = list(dict.fromkeys(split for split, *_ in heads))  # the main one first
+    heads.sort(key=lambda row: splits.index(row[0]))
+    kinds = ("valid_", "invalid_", "truncated_", "pass@")
+    rest = [row for row in rows if isinstance(row[3]["value"], int) or row[2].startswith(kinds)]
+    lines = _aligned(
+        [*names, metric_cell(found), f"n = {found['tasks']:,}" if "tasks" in found else ""]
+        for *names, found in heads
+    )
+    lines += _aligned([*names, metric_cell(found)] for *names, found in rest)
+    if more := len(rows) - len(heads) - len(rest):
+        lines.append(f"{more} more metrics: results.json, and the page")
+    return lines
+
+
+def metric_cell(found: Mapping[str, Any]) -> str:
+    """A metric of an evaluation, with its interval: "value", and "low" and "high" if there are any.
+
+    Integers count answers that could not be scored.
+    """
+    value, low, high = (number(found.get(key)) for key in ("value", "low", "high"))
+    if isinstance(found["value"], int):
+        return f"{value:,.0f}"
+    text = f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
+    return text if low is None or high is None else f"{text} {_interval((low, high), '.3f')}"
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Aligned lines."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+# -- of a suite ------------------------------------------------------------------------------------------
+
+
+def suite_tables(results: Results) -> list[Table]:
+    """All tables that have data."""
+    made = [
+        _headline(results),
+        _main(results),
+        _secondary(results),
+        _exploratory(results),
+        _gains(results),
+        _threshold(results),
+        _strata(results),
+        _splits(results),
+        _simulator(results),
+        _cost(results),
+        _by_seed(results),
+    ]
+    return [table for table in made if table and table.rows]
+
+
+def runs_csv(results: Results) -> str:
+    """All numbers of `run_scores`, and the cost to the threshold, with one line per run."""
+    rows: list[dict[str, object]] = []
+    for arm, scores in results.scores.items():
+        crossings = results.crossings(arm)
+        for seed, found in scores.items():
+            row = {"arm": arm, "seed": seed, **found}
+            if crossings:
+                at = crossings[seed]
+                row["cost_to_threshold"] = results.horizon if at is None else at
+                row["censored"] = int(at is None)
+            rows.append(row)
+    text, header = io.StringIO(), dict.fromkeys(key for row in rows for key in row)
+    writer = csv.DictWriter(text, header, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+# -- arms ------------------------------------------------------------------------------------------------
+
+Column = tuple[str, str, str]  # name in `run_scores`, title, number format
+
+
+def _by_arm(results: Results, title: str, columns: Sequence[Column], notes: str) -> Table:
+    """Means with intervals over seeds, one row per arm; columns that no run recorded are left out."""
+    columns = [column for column in columns if column[0] in results.names]
+    rows = [
+        (arm, *(_summary(results, arm, name, style) for name, _, style in columns))
+        for arm in results.runs
+    ]
+    return Table(
+        title, ("arm", *(title for _, title, _ in columns)), rows if columns else [], notes
+    )
+
+
+def _headline(results: Results) -> Table:
+    modes = [m for m in results.accuracies if m.split == results.primary.split]
+    columns = [
+        *((f"auc/{m.key}", f"AUC, {m.mode}", ".3f") for m in modes),
+        *((f"final/{m.key}", f"final, {m.mode}", ".3f") for m in modes),
+        ("cvar", f"CVaR {100 * CVAR_SHARE:.0f} % of strata", ".3f"),
+    ]
+    notes = (
+        f"Held-out {results.primary.split.replace('_', ' ')}, mean [95 % bootstrap interval over seeds]. "
+        f"AUC, the primary number: mean height of the curve over the first R = {results.horizon:,.0f} "
+        f"{_unit(results)}, which all runs have reached. Final: at R, interpolated between evaluations. "
+        "CVaR: mean of the worst fifth of the strata (runs record no success by task), at R. "
+        "Intervals of few seeds are too narrow: with 8, they cover about 90 %."
+    )
+    table = _by_arm(results, "Held-out scores", columns, notes)
+    arm, auc, *others = table.header
+    rows = []
+    for name, first, *rest in table.rows:
+        values = list(results.score(name, columns[0][0]).values())
+        iqm = f"{statistics.interquartile_mean(values):.3f}"
+        rows.append((name, str(len(results.runs[name])), first, iqm, *rest))
+    return dataclasses.replace(table, header=(arm, "seeds", auc, "IQM of it", *others), rows=rows)
+
+
+def _gains(results: Results) -> Table:
+    rows = []
+    for arm in results.runs:
+        for metric in results.accuracies:
+            gains = list(results.score(arm, f"gain/{metric.key}").values())
+            if metric.split == results.primary.split and gains:
+                rows.append(
+                    (
+                        arm,
+                        metric.mode,
+                        _summary(results, arm, f"start/{metric.key}"),
+                        _summary(results, arm, f"final/{metric.key}"),
+                        _summary(results, arm, f"gain/{metric.key}", "+.3f"),
+                        _interval(statistics.t_interval(gains), "+.3f") or "–",
+                        _p(statistics.sign_flip_test(gains)),
+                    )
+                )
+    header = ("arm", "mode", "start", "final", "gain [95 % bootstrap]", "[95 % t]", "p")
+    notes = (
+        "Gain of each run over its own start, at R; p: sign-flip test of the gain against 0, not "
+        "adjusted."
+    )
+    return Table("Gain over its own start", header, rows, notes)
+
+
+def _threshold(results: Results) -> Table | None:
+    if results.threshold is None:
+        return None
+    rows, horizon = [], results.horizon
+    for arm in results.runs:
+        crossings = list(results.crossings(arm).values())
+        reached = [c for c in crossings if c is not None]
+        # The restricted mean survival time with horizon R (Royston & Parmar 2013): all runs are observed up
+        # to R, so its estimate is the plain mean of min(T, R).
+        restricted = [horizon if c is None else c for c in crossings]
+        at_least = "≥ " if len(reached) < len(crossings) else ""
+        mean = results.mean_crossing(arm)
+        rows.append(
+            (
+                arm,
+                f"{len(reached)} of {len(crossings)}",
+                at_least + _mean(results, restricted, ",.0f"),
+                "never" if mean is None else f"{mean:,.0f}",
+                "> 1" if mean is None else f"{mean / horizon:.2f}",
+            )
+        )
+    header = (
+        "arm",
+        "runs that reach it",
+        f"{_unit(results)}, mean of runs",
+        f"{_unit(results)} of the mean curve",
+        "as a share of R",
+    )
+    notes = (
+        f"Threshold {results.threshold:.3f}: the mean final score of {results.suite.threshold_arm}. First "
+        f"crossing, interpolated linearly. A run that does not reach it within R = {horizon:,.0f} "
+        f"{_unit(results)} is censored and counts as R, so the mean is then a lower bound (≥)."
+    )
+    return Table("Cost to the threshold", header, rows, notes)
+
+
+def _strata(results: Results) -> Table:
+    columns = [(f"stratum/{m.name}", m.name.replace("_", " "), ".3f") for m in results.strata]
+    notes = "Final score of each stratum of the primary split and mode, at R."
+    return _by_arm(results, "By stratum", columns, notes)
+
+
+def _splits(results: Results) -> Table:
+    columns = [
+        (f"{what}/{m.key}", f"{m.title}: {what}", ".3f")
+        for m in results.accuracies
+        if m.split != results.primary.split
+        for what in ("final", "gain")
+    ]
+    notes = "Splits other than the primary one, at the same R; their AUC is in runs.csv."
+    return _by_arm(results, "Out of distribution", columns, notes)
+
+
+def _simulator(results: Results) -> Table:
+    columns = [
+        ("p_hat/epochs_in_band", "epochs with mean p̂ in the band", ".2f"),
+        ("p_hat/tasks_in_band", "tasks with p̂ in the band", ".2f"),
+        ("p_hat/mean", "mean p̂", ".2f"),
+        ("p_hat/rerolled", "mean, re-rolled", ".2f"),
+        ("p_hat/gap", "mean distance of p̂ to α in the band", ".2f"),
+        ("p_hat/rerolled_gap", "the same, re-rolled", ".2f"),
+    ]
+    for measure, (title, _, style) in DIVERSITY.items():
+        columns += [
+            (f"diversity/{measure}/start", f"{title.lower()}: first epoch", style),
+            (f"diversity/{measure}/end", f"{title.lower()}: last epoch", style),
+            (f"diversity/{measure}/ratio", f"{title.lower()}: last / first", ".2f"),
+        ]
+    notes = (
+        "Band: α ± k_min of the run's configuration; these numbers are of the epochs from the third on. p̂ is "
+        "that of the training rollouts, which also choose what the simulator learns from; re-rolled: by "
+        "independent rollouts of some of the same tasks, where the run made them."
+    )
+    return _by_arm(results, "The generated tasks", columns, notes)
+
+
+def _cost(results: Results) -> Table:
+    columns = [
+        ("tokens/total", "processed tokens", ",.0f"),
+        ("rollouts/total", "rollouts", ",.0f"),
+        ("minutes", "minutes", ".1f"),
+    ]
+    minutes = sum(run.minutes or 0.0 for run in results.all_runs())
+    notes = (
+        "Of whole runs. Tokens of prompts and completions, of both players and their reference, those of "
+        f"an update three times. All {len(results.all_runs())} runs together: {minutes:,.0f} minutes of "
+        "recorded phases, without start-up and warm starts."
+    )
+    return _by_arm(results, "Cost", columns, notes)
+
+
+def _by_seed(results: Results) -> Table:
+    seeds = sorted({seed for runs in results.runs.values() for seed in runs})
+    rows = []
+    for arm in results.runs:
+        values = results.score(arm, f"auc/{results.primary.key}")
+        rows.append((arm, *(f"{values[s]:.3f}" if s in values else "–" for s in seeds)))
+    return Table("AUC by seed", ("arm", *(f"seed {s}" for s in seeds)), rows, "What is compared.")
+
+
+# -- contrasts -------------------------------------------------------------------------------------------
+
+
+def _main(results: Results) -> Table:
+    rows = [(*_contrast_row(c), _p(c.holm)) for c in main_contrasts(results)]
+    notes = (
+        "Paired over seeds, in AUC. p: exact two-sided sign-flip test (drawn for more than "
+        f"{statistics.EXACT_LIMIT} seeds); Holm p: adjusted over the {len(results.suite.contrasts)} "
+        "contrasts that were fixed beforehand. P(first > second): probability of improvement, unpaired."
+    )
+    return Table("Main contrasts", (*_CONTRAST, "Holm p"), rows, notes)
+
+
+def _secondary(results: Results) -> Table:
+    rows = []
+    for c in secondary_contrasts(results):
+        first, *rest = _contrast_row(c)
+        rows.append((f"{first}: {c.name.replace('/', ', ').replace('_', ' ')}", *rest))
+    notes = (
+        "Not adjusted. They say whether the main contrasts hold in other scores too, and against other "
+        "costs: each up to what all runs have reached of it; device seconds leave held-out tasks out."
+    )
+    return Table("Main contrasts in secondary scores", _CONTRAST, rows, notes)
+
+
+def _exploratory(results: Results) -> Table:
+    rows = [_contrast_row(c) for c in exploratory_contrasts(results)]
+    notes = (
+        f"The other {len(rows)} pairs, for exploration: with so many comparisons, some p below 0.05 are "
+        "expected by chance."
+    )
+    return Table("Other contrasts (not adjusted)", _CONTRAST, rows, notes)
+
+
+def _contrast_row(c: Contrast) -> tuple[str, ...]:
+    return (
+        f"{c.first} − {c.second}",
+        str(len(c.seeds)),
+        f"{c.mean:+.4f} {_interval(c.interval, '+.4f')}".strip(),
+        _interval(c.t_interval, "+.4f") or "–",
+        "–" if c.ratio is None else f"{c.ratio:.2f}",
+        f"{c.wins} of {len(c.seeds)}",
+        f"{c.improvement:.2f} {_interval(c.improvement_interval, '.2f')}".strip(),
+        _p(c.p),
+    )
+
+
+# -- text ------------------------------------------------------------------------------------------------
+
+
+def _summary(results: Results, arm: str, name: str, style: str = ".3f") -> str:
+    """Mean and interval over seeds; "–" if nothing is recorded."""
+    return _mean(results, list(results.score(arm, name).values()), style)
+
+
+def _mean(results: Results, values: Sequence[float], style: str) -> str:
+    if not values:
+        return "–"
+    interval = statistics.bootstrap_interval(values, resamples=results.suite.bootstrap)
+    return f"{np.mean(values):{style}} {_interval(interval, style)}".strip()
+
+
+def _interval(interval: Sequence[float] | None, style: str) -> str:
+    return "" if interval is None else f"[{interval[0]:{style}}, {interval[1]:{style}}]"
+
+
+def _unit(results: Results) -> str:
+    return COSTS[results.suite.cost]
+
+
+def _p(p: float) -> str:
+    return f"{p:.4f}" if p >= 1e-4 else f"{p:.1e}"

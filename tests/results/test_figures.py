@@ -1,0 +1,94 @@
+"""The figures that are written, and what those of a run show."""
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from genenv_jax.results import figures
+from genenv_jax.results.runs import load_run
+from tests.results.synthetic import EPOCHS, REASONS, append, generation, hostile, run_of, write_run
+
+OF_A_RUN = ("p_hat", "accuracy", "reward", "solved", "validity", "lengths", "diversity")
+
+
+def drawn(saved, run, tmp_path):
+    """The figures of a run by name."""
+    figures.draw_run(run, tmp_path)
+    return saved
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_figures_are_written_and_hold_ink(reported):
+    out, _ = reported
+    assert {path.stem for path in out.glob("*.png")} == set(OF_A_RUN)
+    for name in OF_A_RUN:
+        pixels = image.imread(out / f"{name}.png")[..., :3]
+        assert np.mean(pixels.min(axis=-1) < 0.9) > 0.01, name
+
+
+def test_p_hat_has_mean_band_and_quartiles(run, saved, tmp_path):
+    (axes,) = drawn(saved, run, tmp_path)["p_hat"].axes
+    (line,) = axes.lines
+    assert dict(zip(*line.get_data(), strict=True)) == run.series("generated/p_hat_mean")
+    (band,) = axes.patches
+    assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx((0.4, 0.6))
+    for step, whisker in zip(range(1, EPOCHS + 1), axes.collections, strict=True):
+        p_hats = [t["p_hat"] for t in run.tasks if t["epoch"] == step and t["p_hat"] is not None]
+        (segment,) = whisker.get_segments()
+        assert segment[:, 0].tolist() == [step, step]
+        assert segment[:, 1] == pytest.approx(np.percentile(p_hats, [25, 75]))
+
+
+def test_accuracy_has_a_line_for_each_split_and_mode(run, saved, tmp_path):
+    figure = drawn(saved, run, tmp_path)["accuracy"]
+    (axes,) = figure.axes
+    lines = {(line.get_color(), line.get_linestyle()): line for line in axes.lines}
+    assert len(lines) == len(axes.lines) == 6
+    first = lines[figures.COLOURS[0], "--"].get_ydata().tolist()
+    assert first == list(run.series("eval/in_distribution/sampled/accuracy").values())
+    assert legend(figure) == ["in distribution", "deeper", "renamed", "greedy", "sampled"]
+
+
+def test_rejections_stack_to_the_rejected_share(run, saved, tmp_path):
+    (axes,) = drawn(saved, run, tmp_path)["validity"].axes
+    tops = np.max([[bar.get_y() + bar.get_height() for bar in c] for c in axes.containers], axis=0)
+    valid = np.array(list(run.series("generated/valid_share").values()))
+    assert tops == pytest.approx(1 - valid)
+    assert len(axes.containers) == len(REASONS)
+
+
+def test_many_reasons_share_one_colour(saved, tmp_path):
+    reasons = {f"generated/rejected/reason_{i}": 10.0 - i for i in range(9)}
+    run = run_of(metrics={1: {"generated/count": 100.0, **reasons}})
+    figure = drawn(saved, run, tmp_path)["validity"]
+    assert len(legend(figure)) == 7 and legend(figure)[-1] == "other"
+    assert figure.axes[0].containers[-1][0].get_height() == pytest.approx((4 + 3 + 2) / 100)
+
+
+def test_training_by_epoch_follows_the_run(run, saved, tmp_path):
+    axes = drawn(saved, run, tmp_path)["diversity"].axes
+    assert axes[0].lines[0].get_ydata().tolist() == [step + 1.0 for step in range(1, EPOCHS + 1)]
+    assert [a.get_title("left") for a in saved["reward"].axes] == [
+        "Training reward",
+        "Drift of the simulator",
+    ]
+
+
+def test_what_was_not_recorded_is_not_drawn_and_older_figures_go(tmp_path):
+    for name in OF_A_RUN:
+        (tmp_path / f"{name}.png").touch()
+    assert figures.draw_run(run_of(workdir=tmp_path), tmp_path) == {}
+    assert list(tmp_path.glob("*.png")) == []
+
+
+def test_labels_cannot_break_the_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "DPI", 30)
+    workdir = write_run(tmp_path / ("_a$b$c x{^}_$" + 40 * "long"), epochs=1)
+    rejected = {"generated/count": 4, "generated/rejected/$\\frac$\x07": 2}
+    append(workdir, "metrics", {"step": 2, "eval/$x$/\\mode/accuracy": 0.5, **rejected})
+    append(workdir, "metrics", {"step": 3, "eval/in_$/\\mode/$\\frac": 0.5})
+    append(workdir, "tasks", hostile(generation(2, 0, p_hat=0.5), "task"))
+    assert set(figures.draw_run(load_run(workdir), tmp_path / "out")) == set(OF_A_RUN)

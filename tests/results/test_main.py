@@ -1,0 +1,46 @@
+"""The command."""
+
+import os
+import subprocess
+import sys
+
+from genenv_jax import report
+from genenv_jax.results.tables import headline
+from tests.commands import exit_code
+from tests.results.synthetic import append
+
+
+def test_it_prints_the_table_and_the_paths(run, reported):
+    out, printed = reported
+    assert printed == f"{headline(run).markdown()}\npage:   {out / 'report.html'}\n"
+
+
+def test_the_default_directory(run):
+    assert report._default_out(run.workdir) == run.workdir / "report"
+
+
+def test_a_missing_workdir_and_an_unwritable_out_are_named(workdir, tmp_path, capsys):
+    assert exit_code(report.main, [str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'nowhere'}: no such directory\n"
+    (tmp_path / "file").touch()
+    assert exit_code(report.main, [str(workdir), "--out", str(tmp_path / "file")]) == 2
+    assert "file is a file: expected a directory" in capsys.readouterr().err
+
+
+def test_without_jax_on_an_ascii_terminal(tmp_path):
+    append(tmp_path, "metrics", {"step": 0})
+    code = (
+        "import runpy, sys\n"
+        "runpy.run_module('genenv_jax.report', run_name='__main__')\n"
+        "print(sorted({'jax', 'clu', 'tensorflow', 'matplotlib.pyplot'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "p? of generated tasks" in done.stdout
+    assert (tmp_path / "out" / "report.html").is_file()

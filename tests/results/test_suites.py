@@ -1,0 +1,140 @@
+"""From finished runs to numbers: what is read, what a run comes down to, what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from genenv_jax.results.suites import Metric, curve, load_results, run_dir
+from tests.experiment.fake_main import write_lines, write_run
+from tests.experiment.suites import fake_plan
+
+KEY = "in_distribution/sampled"
+SCORE = f"eval/{KEY}/accuracy"
+
+
+def lines_of(workdir, arm, seed):
+    path = run_dir(workdir, arm, seed) / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def one_run(workdir, change):
+    """The results of one run whose lines `change` has changed."""
+    directory = run_dir(workdir, "random", 0)
+    lines = write_run(directory, 0.2, 0)
+    change(lines)
+    write_lines(directory, lines)
+    return load_results(fake_plan((0,), random=0.2), workdir)
+
+
+def test_the_scores_of_a_run_by_hand(finished, results):
+    plan, workdir = finished
+    lines = lines_of(workdir, "random", 2)
+    x = [line.get("tokens/total", 0) for line in lines]
+    y = [line[SCORE] for line in lines]
+    horizon = min(lines_of(workdir, *run)[-1]["tokens/total"] for run in plan.runs())
+    assert results.horizon == horizon
+    fine = np.linspace(0, horizon, 200_001)
+    scores = results.scores["random"][2]
+    assert scores[f"auc/{KEY}"] == pytest.approx(np.interp(fine, x, y).mean(), abs=1e-5)
+    end = np.interp(horizon, x, y)
+    assert scores[f"final/{KEY}"] == pytest.approx(end)
+    assert scores[f"gain/{KEY}"] == pytest.approx(end - y[0])
+    depths = [
+        np.interp(horizon, x, [line[f"eval/{KEY}/depth_{d}"] for line in lines])
+        for d in range(1, 7)
+    ]
+    worst = sorted(depths)
+    assert scores["cvar"] == pytest.approx((worst[0] + 0.2 * worst[1]) / 1.2)
+    assert scores["stratum/depth_3"] == pytest.approx(depths[2])
+    late = [line["generated/p_hat_mean"] for line in lines if line["step"] >= 3]
+    assert scores["p_hat/epochs_in_band"] == np.mean([0.4 <= p <= 0.6 for p in late])
+    assert scores["p_hat/mean"] == pytest.approx(np.mean(late))
+    again = [line["generated/p_rerolled_mean"] for line in lines if line["step"] >= 3]
+    assert scores["p_hat/rerolled"] == pytest.approx(np.mean(again))
+    assert "p_hat/gap" not in scores  # what no run recorded
+    assert scores["minutes"] == pytest.approx(0.5)
+    assert scores["diversity/distinct_signatures/ratio"] == pytest.approx(
+        lines[-1]["generated/distinct_signatures"] / lines[1]["generated/distinct_signatures"]
+    )
+    assert scores["tokens/total"] == x[-1]
+
+
+def test_a_curve_needs_its_cost(tmp_path):
+    def change(lines):
+        del lines[2]["tokens/total"]  # no place on the axis
+        del lines[3][SCORE]  # not evaluated
+        lines[3]["nonfinite"] = ["x"]
+        lines.insert(4, lines[4] | {"step": 9, SCORE: 0.5})  # of equal costs the last one counts
+
+    results = one_run(tmp_path, change)
+    (run,), lines = results.all_runs(), lines_of(tmp_path, "random", 0)
+    x, y = curve(run, SCORE, "tokens")
+    assert list(x) == [0, lines[1]["tokens/total"], lines[4]["tokens/total"]] and y[-1] == 0.5
+    assert not len(curve(run, "no/such", "tokens")[0])
+
+
+def test_device_seconds_are_those_of_the_epochs(results):
+    assert results.horizons["seconds"] == 6.0 * max(results.all_runs()[0].metrics)
+    x, y = curve(results.all_runs()[0], str(results.primary), "seconds")
+    assert x[0] == 0 and x[1] % 6 == 0 and len(y) == len(x)
+
+
+def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
+    for arm, scale in (("random", 1), ("static", 2)):
+        directory = run_dir(tmp_path, arm, 0)
+        lines = write_run(directory, 0.2, 0)
+        for line in lines[1:]:
+            line["tokens/total"] = 1000 * scale * line["step"]
+        write_lines(directory, lines)
+    results = load_results(fake_plan((0,), random=0.2, static=0.2), tmp_path)
+    assert results.horizon == 4000
+    scores = {arm: results.score(arm, f"auc/{KEY}")[0] for arm in results.runs}
+    values = [line[SCORE] for line in lines]
+    assert scores["random"] == pytest.approx(np.trapezoid(values) / 4)
+    assert scores["static"] == pytest.approx(np.trapezoid(values[:3]) / 2)  # its first half
+    assert results.score("static", f"final/{KEY}")[0] == pytest.approx(values[2])
+
+
+def test_the_threshold_and_who_reaches_it(results):
+    finals = [
+        np.interp(results.horizon, *results.primary_curve(run))
+        for run in results.runs["random"].values()
+    ]
+    assert results.threshold == pytest.approx(np.mean(finals))
+    assert all(c is None for c in results.crossings("static").values())
+    for seed, at in results.crossings("co-evolved").items():
+        x, y = results.primary_curve(results.runs["co-evolved"][seed])
+        assert np.interp(at, x, y) == pytest.approx(results.threshold)
+        assert (np.interp(np.linspace(0, at, 50)[:-1], x, y) < results.threshold).all()
+    assert results.mean_crossing("co-evolved") < 0.7 * results.horizon
+    assert results.mean_crossing("random") == pytest.approx(results.horizon)
+    assert results.mean_crossing("static") is None
+
+
+def test_the_order_of_strata_and_scores(results):
+    assert [m.name for m in results.strata] == [f"depth_{d}" for d in range(1, 7)]
+    assert [m.key for m in results.accuracies] == [
+        "in_distribution/sampled",
+        "in_distribution/greedy",
+        "deeper/sampled",
+        "deeper/greedy",
+        "renamed/sampled",
+        "renamed/greedy",
+    ]
+    assert Metric.parse("generated/x") is None
+    assert str(Metric.parse("eval/a/b/c/d")) == "eval/a/b/c/d"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda x: x.pop(SCORE), "is not recorded: expected one of .*greedy"),
+        (lambda x: x.pop("tokens/total", 0), "from 0 to 0 processed tokens"),
+        (lambda x: x.update({"tokens/total": 7}), "recorded from 7 to 7 processed tokens"),
+        (lambda x: x.update({"tokens/total": 9 * x["step"] % 30}), "expected a curve"),
+    ],
+)
+def test_a_run_without_a_curve_is_named(tmp_path, damage, message):
+    with pytest.raises(ValueError, match=f"seed-0.*{message}"):
+        one_run(tmp_path, lambda lines: [damage(line) for line in lines])
