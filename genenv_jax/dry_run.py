@@ -17,13 +17,13 @@ from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.models import huggingface, platform
 from genenv_jax.models.platform import size_text
-from genenv_jax.ownership import RUN, refuse_other
 from genenv_jax.parallel import processes
 from genenv_jax.players import offload
 from genenv_jax.players.player import recomputes
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.remote import shared
 from genenv_jax.run.workdir import RunSettings
+from genenv_jax.system.ownership import RUN, refuse_other
 from genenv_jax.tasks.sources import TasksConfig
 
 

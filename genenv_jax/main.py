@@ -29,10 +29,10 @@ def main() -> None:
     from genenv_jax.config import changes, validate
     from genenv_jax.dry_run import dry_run, outcome, overview
     from genenv_jax.experiment.arms import apply_arm
-    from genenv_jax.keys import without_keys
     from genenv_jax.parallel import processes
     from genenv_jax.run.remote import Store, opened
     from genenv_jax.run.workdir import lock
+    from genenv_jax.system.keys import without_keys
 
     given = flags.FLAGS
     with contextlib.ExitStack() as stack:

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file
 
 from genenv_jax import cli
 from genenv_jax.commands import COMMANDS
-from genenv_jax.ownership import owned
 from genenv_jax.run.jsonl import write_json
+from genenv_jax.system.ownership import owned
 from tests import tiny
 from tests.commands import QUICK, ROOT, call, command
 from tests.evaluate.fake_server import serve

@@ -42,14 +42,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from absl import flags
 from ml_collections import ConfigDict
 
-from genenv_jax import cli, signals
+from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import evaluate, metric_name, warm_up
 from genenv_jax.evaluate.results import write_results
 from genenv_jax.evaluate.simulator import AGENT, SIMULATOR, evaluate_simulator
 from genenv_jax.evaluate.summary import cut_off, summary
-from genenv_jax.ownership import EVALUATION, SIMULATION, place
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.lengths import check_prompts
@@ -60,6 +59,8 @@ from genenv_jax.run.workdir import compare_data, compare_settings
 from genenv_jax.scoring.attempts import Attempt, ChatModel
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.supervised import base_model
+from genenv_jax.system import signals
+from genenv_jax.system.ownership import EVALUATION, SIMULATION, place
 
 
 def modes_of(config: Config, role: str) -> dict[str, tuple[int, float]]:

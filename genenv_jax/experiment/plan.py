@@ -19,14 +19,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from genenv_jax import config_files
+from genenv_jax import cli
 from genenv_jax.benchmarks import registry
 from genenv_jax.config import Config, flatten, hint, validate
-from genenv_jax.ownership import SUITE, refuse_other
 from genenv_jax.report.untrusted import number
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.run.metrics import read_steps
 from genenv_jax.settings import Settings, choice, within
+from genenv_jax.system.ownership import SUITE, refuse_other
 
 DONE = "suite_done.json"
 # Costs that runs may be compared against, in words.  All but the last can also limit a run.
@@ -195,7 +195,7 @@ def load_config(path: str, where: str) -> ConfigDict:
 
     Raises ValueError, with a message that begins with `where`, if anything fails in the file.
     """
-    file, colon, argument = config_files.find(path).partition(":")
+    file, colon, argument = cli.find_config(path).partition(":")
     if not pathlib.Path(file).is_file():
         raise ValueError(f"{where} = {path!r}: no such file {file}")
     try:

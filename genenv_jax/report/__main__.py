@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 
 from genenv_jax import cli
-from genenv_jax.ownership import REPORT, place, refuse_other
 from genenv_jax.report.page import write_page
 from genenv_jax.report.run_figures import draw
 from genenv_jax.report.runs import Run, load_run
 from genenv_jax.report.tables import summary_table
 from genenv_jax.run.remote import Store, opened, shared
+from genenv_jax.system.ownership import REPORT, place, refuse_other
 
 
 def main(argv: Sequence[str] | None = None) -> None:

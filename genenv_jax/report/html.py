@@ -12,7 +12,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from genenv_jax.report.untrusted import bounded, visible
+from genenv_jax.report.untrusted import bounded
+from genenv_jax.system.keys import visible
 
 _TEMPLATES = pathlib.Path(__file__).with_name("templates")
 

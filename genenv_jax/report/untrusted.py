@@ -46,14 +46,6 @@ def readable(value: Any) -> str:
         return value if text else "(nested too deeply)"
 
 
-def visible(text: str) -> str:
-    """Text with control and direction characters and lone surrogates spelled out; newlines are kept."""
-    if text.isprintable():
-        return text
-    text = text.replace("\t", "    ")
-    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
-
-
 def shown_in_figure(text: str, limit: int = 40) -> str:
     """Text for matplotlib, which would read "$" as mathematics and hide labels that begin with "_"."""
     text = text if len(text) <= limit else f"{text[: limit - 1]}…"

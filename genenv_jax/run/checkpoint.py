@@ -33,11 +33,11 @@ from absl import logging
 from etils import epath
 
 from genenv_jax.models.huggingface.tensors import all_finite
-from genenv_jax.ownership import remove_stale, scratch_name
 from genenv_jax.parallel import processes
 from genenv_jax.run import digests
 from genenv_jax.settings import Settings, within
-from genenv_jax.signals import held
+from genenv_jax.system.ownership import remove_stale, scratch_name
+from genenv_jax.system.signals import held
 
 # Seconds that the other processes wait while the first one re-reads a checkpoint for its digests.
 _LONGEST_SEAL = 3600

@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import logging
 
-from genenv_jax.ownership import scratch_name
+from genenv_jax.system.ownership import scratch_name
 
 _BLOCK = 65_536  # bytes read at a time, from a file's end
 

@@ -15,8 +15,8 @@ import jax
 
 from genenv_jax.parallel import processes
 from genenv_jax.run.remote import shared
+from genenv_jax.system.user_cache import user_cache
 from genenv_jax.typing import WarmUp
-from genenv_jax.user_cache import user_cache
 
 _AT_ONCE = 4  # chains compiled at a time; a compilation keeps about one core busy
 

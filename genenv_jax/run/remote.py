@@ -49,8 +49,8 @@ import fsspec
 from absl import logging
 from etils import epath
 
-from genenv_jax import ownership
-from genenv_jax.user_cache import user_cache
+from genenv_jax.system import ownership
+from genenv_jax.system.user_cache import user_cache
 
 _BEAT, _DEAD = 30.0, 180.0  # seconds
 _MARK = ".store"  # file in a mirror with the URL that it mirrors

@@ -28,7 +28,7 @@ from genenv_jax.run.timing import RunClock
 from genenv_jax.run.tracking import Trackers
 from genenv_jax.run.workdir import RunFiles, check_files, set_aside
 from genenv_jax.sampling.engine import Engine
-from genenv_jax.signals import end, ending, held
+from genenv_jax.system.signals import end, ending, held
 from genenv_jax.typing import PRNGKey
 
 T = TypeVar("T")

@@ -22,7 +22,6 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.models import huggingface
-from genenv_jax.ownership import RUN, owned, refuse_other, remove_stale
 from genenv_jax.parallel import processes
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing
@@ -31,6 +30,7 @@ from genenv_jax.run.metrics import MetricWriter, step_of
 from genenv_jax.run.remote import Store, shared
 from genenv_jax.run.tracking import Tracker
 from genenv_jax.settings import flatten
+from genenv_jax.system.ownership import RUN, owned, refuse_other, remove_stale
 
 # Settings that may change when a run is resumed, since they do not change its results; `mesh` to
 # `micro_batches` change rounding only (a preempted run may get another slice).

@@ -13,11 +13,11 @@ import pytest
 import safetensors.numpy
 from huggingface_hub.utils import filter_repo_objects
 
-from genenv_jax import signals
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface import atomic
 from genenv_jax.parallel.rules import param_shapes
+from genenv_jax.system import signals
 from tests import tiny
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"

@@ -12,12 +12,12 @@ import threading
 
 import pytest
 
-from genenv_jax import ownership
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.run import remote
 from genenv_jax.run.remote import Store, opened, shared
 from genenv_jax.run.workdir import lock
+from genenv_jax.system import ownership
 from tests.commands import COMPILE_FAST, QUICK, ROOT, call
 from tests.run.fake_gcs import FakeGcs
 from tests.runs import FILES, contents, params, run, same, toy_config

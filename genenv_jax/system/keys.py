@@ -6,8 +6,6 @@ import os
 import re
 import urllib.parse
 
-from genenv_jax.report.untrusted import visible
-
 SHORTEST = 8  # characters of a key: what is shorter may be a word of any text
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of variables that hold one
 # Where an address may hold one: before its host (a bucket has none), and in its query or fragment.
@@ -41,3 +39,11 @@ def without_keys(text: str) -> str:
 def as_line(text: object) -> str:
     """Text of an error as one line, without keys, control characters spelled out."""
     return " ".join(visible(without_keys(str(text))).split())
+
+
+def visible(text: str) -> str:
+    """Text with control and direction characters and lone surrogates spelled out; newlines are kept."""
+    if text.isprintable():
+        return text
+    text = text.replace("\t", "    ")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
