@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
-import functools
 import itertools
 import os
 import pathlib
@@ -206,8 +205,8 @@ def define_process_flags() -> None:
     )
 
 
-def _parse(argv: Sequence[str], buckets: bool) -> list[str]:
-    """Parses the flags; exits with one line if they are wrong.  `buckets`: see `run`."""
+def _parse(argv: Sequence[str]) -> list[str]:
+    """Parses the flags; exits with one line if they are wrong."""
     argv = ["--help" if argument == "-h" else argument for argument in argv]
     try:
         argv = _find_configs(argv)
@@ -237,24 +236,20 @@ def _parse(argv: Sequence[str], buckets: bool) -> list[str]:
         fail(f"--config: {error.__cause__ or error}")
     if len(rest) > 1:
         fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
-    for name in ("out", "run") if buckets else ("workdir", "out", "run"):
+    for name in ("workdir", "out", "run"):
         given = flags.FLAGS[name].value if name in flags.FLAGS else None
         if given and "://" in given:
             fail(f"--{name}={given}: expected a directory (a bucket can be mounted with gcsfuse)")
     return rest
 
 
-def run(main: Callable[[], Any], buckets: bool = False) -> None:
+def run(main: Callable[[], Any]) -> None:
     """Parses the flags, keeps libraries' progress messages off the terminal, and calls `main`.
-
-    buckets: whether --workdir may be a URL, which `main` then checks; other directories may not.
 
     SIGTERM and SIGINT end the command with exit codes 143 and 130 and one line of output.
     """
     if allocator.arrays_in_host_memory():
         allocator.keep_freed_buffers()
-    # Read at the first use of a path; makes gs:// go through gcsfs even if TensorFlow is installed.
-    os.environ.setdefault("EPATH_USE_TF", "false")
     # Read when transformers is imported later; otherwise it would advise installing PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
@@ -283,7 +278,7 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
 
     with signals.ending(*signals.BOTH):
         try:
-            app.run(call, flags_parser=functools.partial(_parse, buckets=buckets))
+            app.run(call, flags_parser=_parse)
         except SystemExit as end:
             signals.say(end.code)
             raise

@@ -457,3 +457,14 @@ def test_the_files_of_a_page_and_its_commands_exist(page):
     for module in re.findall(r"python -m ((?:genenv_jax|bench|tests)[\w.]*)", text):
         place = ROOT / module.replace(".", "/")
         assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), module
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [("main", "--workdir"), ("evaluate", "--workdir"), ("supervised", "--out")],
+)
+def test_a_url_is_no_directory(command, flag):
+    result = call(command, QUICK, f"{flag}=gs://bucket/run")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert f"{flag}=gs://bucket/run: expected a directory" in result.stderr
+    assert not (ROOT / "gs:").exists()

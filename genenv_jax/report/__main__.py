@@ -3,7 +3,7 @@
     genenv report WORKDIR [--out DIR]
 
 Reads config.json, metrics.jsonl, timing.jsonl, tasks.jsonl and d_train.jsonl of a run, finished or still
-running; WORKDIR may be gs://BUCKET/RUN.  Needs no JAX.  `genenv experiment` compares runs.
+running.  Needs no JAX.  `genenv experiment` compares runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from genenv_jax.report.page import write_page
 from genenv_jax.report.run_figures import draw
 from genenv_jax.report.runs import Run, load_run
 from genenv_jax.report.tables import summary_table
-from genenv_jax.run.remote import Store, opened, shared
 from genenv_jax.system.ownership import REPORT, place, refuse_other
 
 
@@ -25,29 +24,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Command line; `argv` lacks the program's name.  Exits with 2 for a bad workdir."""
     parser = cli.Parser(prog="genenv report", description="Figures and tables from a run.")
     parser.add_argument("workdir", help="workdir of a run")
-    parser.add_argument(
-        "--out",
-        help="directory to write (default: WORKDIR/report; of one in a bucket: as if it were in this "
-        "directory)",
-    )
+    parser.add_argument("--out", help="directory to write (default: WORKDIR/report)")
     arguments = parser.parse_args(argv)
     with cli.one_line_errors():
         if arguments.out and "://" in arguments.out:
             raise ValueError(f"--out={arguments.out}: expected a directory")
-        with opened(arguments.workdir, "WORKDIR") as directory:
-            out = pathlib.Path(arguments.out or _default_out(directory))
-            refuse_other(out, REPORT, "--out")
-            run = _load(directory, arguments.workdir)
-            with place(out, REPORT, "--out"):
-                _write(run, out)
-
-
-def _load(directory: pathlib.Path, workdir: str) -> Run:
-    Store(directory).fetch()
-    try:
-        return load_run(directory)
-    except (OSError, ValueError) as error:  # name the bucket, not its local mirror
-        raise ValueError(str(error).replace(str(directory), workdir)) from error
+        directory = pathlib.Path(arguments.workdir)
+        out = pathlib.Path(arguments.out or directory / "report")
+        refuse_other(out, REPORT, "--out")
+        run = load_run(directory)
+        with place(out, REPORT, "--out"):
+            _write(run, out)
 
 
 def _write(run: Run, out: pathlib.Path) -> None:
@@ -59,11 +46,6 @@ def _write(run: Run, out: pathlib.Path) -> None:
     text = f"{summary_table(run)}\n\nfigure: {figures['report']}\npage:   {page}"
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))
-
-
-def _default_out(workdir: pathlib.Path) -> pathlib.Path:
-    mirrored = shared(workdir) != workdir.absolute()
-    return (pathlib.Path(workdir.name) if mirrored else workdir) / "report"
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ class Teacher:
         tasks: list[Task] = []
         path = self._workdir / "teacher_generations.jsonl"
         self._records = JsonLines(path, read_only=not processes.is_writer())
-        self._records.truncate(0)
+        self._records.clear()
         with contextlib.closing(self._records), Scorer(self._benchmark, str, scoring) as scorer:
             while len(tasks) < count:
                 asked = len(generations)
