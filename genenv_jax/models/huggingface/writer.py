@@ -28,7 +28,7 @@ from genenv_jax.models.huggingface.directory import (
     tokenizer_files,
 )
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
-from genenv_jax.models.huggingface.tensors import all_finite
+from genenv_jax.models.huggingface.tensors import all_finite, to_host
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
 from genenv_jax.models.rope_scaling import spell_rope
 from genenv_jax.typing import Array, Params
@@ -164,7 +164,7 @@ def _save_weights(
         file = WEIGHTS if one else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {}
         for layer, name in shard:
-            x = _to_host(flat[name], layer, adapters.get(name))
+            x = to_host(_layer(flat[name], layer, adapters.get(name)))
             if folder is not None:
                 key = LAYOUTS[name].key.format(layer)
                 tensors[key] = LAYOUTS[name].write(x.astype(dtype))
@@ -178,21 +178,19 @@ def _save_weights(
         _write_json(folder / INDEX, index)
 
 
-def _to_host(
+def _layer(
     x: Array | np.ndarray, layer: int | None, adapter: tuple[Array, Array, float] | None
-) -> np.ndarray:
-    """Copies a parameter, or one layer of it merged with its adapter, in full to this host."""
+) -> Array | np.ndarray:
+    """A parameter, or one layer of it merged with its adapter."""
     if adapter:
         *pair, scale = adapter
         one = [jax.lax.dynamic_index_in_dim(leaf, layer) for leaf in (x, *pair)]
         x, layer = merge_kernel(*one, scale), 0
+    if layer is None:
+        return x
     if isinstance(x, np.ndarray):
-        return x if layer is None else x[layer]
-    if layer is not None:
-        x = jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
-    if not x.is_fully_addressable:
-        x = multihost_utils.process_allgather(x, tiled=True)
-    return np.asarray(x)
+        return x[layer]
+    return jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
 
 
 def _write_json(file: pathlib.Path, value: Mapping[str, Any]) -> None:
