@@ -206,7 +206,8 @@ def _settings(config: Config) -> list[str]:
 def _shown(value: Any) -> str:
     """A setting's value without paths and addresses; hub ids are shown."""
     if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(_shown, value))}]"
+        text = ", ".join(map(_shown, value))
+        return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{key!r}: {_shown(item)}' for key, item in value.items())}}}"
     if isinstance(value, str) and "://" in value:
