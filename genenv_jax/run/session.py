@@ -32,8 +32,6 @@ from genenv_jax.typing import PRNGKey
 
 T = TypeVar("T")
 
-# At the ends of epochs, and the newest one within an epoch.
-CHECKPOINTS = "checkpoints", "within_epoch"
 _MOST = 10**6  # tasks of an epoch, at most
 
 
@@ -145,7 +143,8 @@ class Session:
         """
         self._trackers = trackers
         self._stack.callback(trackers.close)  # runs last, as it may wait for a network
-        whole, parts = (self.workdir.absolute() / name for name in CHECKPOINTS)
+        # At the ends of epochs, and the newest one within an epoch.
+        whole, parts = (self.workdir.absolute() / name for name in ("checkpoints", "within_epoch"))
         self._checkpoints = Checkpoints(whole, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
         self._partial: Checkpoints | None = None
