@@ -30,11 +30,6 @@ BASE = [
     "tokenizers>=0.23.1,<1",
     # Weights, read slice by slice.  bfloat16 with NumPy needs ml_dtypes, which JAX brings.
     "safetensors>=0.8,<1",
-    # Files of a directory or of a bucket, paths of either, and the lock of a workdir in a bucket.  Orbax and
-    # huggingface-hub bring all three.
-    "fsspec>=2026.9",
-    "etils[epath]>=1.15,<2",
-    "tensorstore>=0.1.86,<0.2",
     # Downloads of checkpoints; imported only for a hub id.  transformers 5 needs 1.31 or newer.
     "huggingface-hub>=1.31,<3",
     # Configurations and their command-line flags.  Tested at 1.1.
@@ -82,8 +77,6 @@ BFCL = [
     "tree-sitter-java==0.21.0",
     "tree-sitter-javascript==0.21.4",
 ]
-# Of workdirs in gs://; it brings google-cloud-storage, which Orbax asks of what kind a bucket is.
-GCS = ["gcsfs>=2026.10,<2027", "google-cloud-storage>=3.17,<4"]
 # Before 1.0 minors may break.  Both share protobuf, pydantic and NumPy with all else, TensorFlow included;
 # Trackio wants a Pillow before 13.  Its tables show text as text, which models write.
 WANDB = ["wandb>=0.31,<0.32"]
@@ -114,8 +107,6 @@ EXTRAS = {
     # BFCL's categories in Java and JavaScript, and what the official stateful backends of its conversations
     # need beside `pip install --no-deps bfcl-eval==2026.3.23`, whose own pins do not go together with JAX.
     "bfcl": BFCL,
-    # --workdir=gs://BUCKET/RUN.
-    "gcs": GCS,
     # To run the notebooks by hand, and in the tests.
     "notebooks": ["jupyterlab>=4,<5", *NOTEBOOKS],
     # The documentation as a site.
@@ -149,8 +140,6 @@ EXTRAS = {
         "torchmetrics>=1.8,<2",
         # They execute the notebooks.
         *NOTEBOOKS,
-        # Runs in a bucket, of a server of this machine.
-        *GCS,
         # The site is built.
         *DOCS,
         # Runs are tracked with them, offline, and read back.

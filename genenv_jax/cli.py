@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
-import functools
 import itertools
 import os
+import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from genenv_jax import config_files, signals
-from genenv_jax.keys import as_line, visible, without_keys
 from genenv_jax.run import allocator
+from genenv_jax.system import signals
+from genenv_jax.system.keys import as_line, visible, without_keys
 
 
 @contextlib.contextmanager
@@ -58,6 +58,10 @@ class Parser(argparse.ArgumentParser):
         fail(f"{message}; {self.prog} --help says more")
 
 
+# genenv_jax/configs has the files of configs/, in a checkout through a link.
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+_FLAGS = ("--config", "-config")
+_MISSING = "--config is missing: expected a file such as configs/quickstart.py"
 _HELP = {"help", "helpshort", "helpfull", "helpxml", "?"}
 _REQUIRED = re.compile(r"flag --(\w+)=None: Flag --\1 must have a value other than None")
 
@@ -66,7 +70,7 @@ def _missing(name: str) -> str:
     """The message for a required flag that is missing."""
     text = flags.FLAGS[name].help.rstrip(".")
     what = f"the {text[:1].lower() if text[1:2].islower() else text[:1]}{text[1:]}"
-    return config_files.MISSING if name == "config" else f"--{name} is missing: expected {what}"
+    return _MISSING if name == "config" else f"--{name} is missing: expected {what}"
 
 
 def _flag_error(error: Exception) -> str:
@@ -111,12 +115,62 @@ def _unknown(error: str, argv: Sequence[str]) -> str:
     )
 
 
+def find_config(path: str) -> str:
+    """The path, or the package's file if the working directory has none; prints a line on stderr if so.
+
+    path: "FILE.py" or "FILE.py:ARGUMENT"; the package is searched only for files in the relative configs/.
+    """
+    file, colon, argument = path.partition(":")
+    relative = pathlib.PurePath(file)
+    if pathlib.Path(file).exists() or relative.parts[:1] != ("configs",):
+        return path
+    found = _PACKAGE / relative
+    if not found.is_file():
+        return path
+    print(f"config: there is no {file} here; taking {found}", file=sys.stderr)
+    return f"{found}{colon}{argument}"
+
+
+def _find_configs(argv: Sequence[str]) -> list[str]:
+    """The command-line arguments, with --config's path replaced by the one from `find_config`.
+
+    Raises ValueError if --config names a file that does not exist; the message lists existing ones.
+    """
+    found = []
+    for argument, before in zip(argv, ["", *argv], strict=False):
+        name, equals, value = argument.partition("=")
+        if equals and name in _FLAGS:
+            argument = f"{name}={_existing(value)}"
+        elif before in _FLAGS:
+            argument = _existing(argument)
+        found.append(argument)
+    return found
+
+
+def _existing(path: str) -> str:
+    file = path.partition(":")[0]
+    if not file:
+        raise ValueError(_MISSING)
+    found = find_config(path)
+    if pathlib.Path(found.partition(":")[0]).is_file():
+        return found
+    asked, configs = pathlib.Path(file), pathlib.Path("configs")
+    there = {name.stem: name for name in asked.parent.glob("*.py")}
+    known = {name.stem: configs / name.name for name in (_PACKAGE / configs).glob("*.py")}
+    for files in (there, known):
+        if close := difflib.get_close_matches(asked.stem, files, 1):
+            raise ValueError(f"--config={file}: no such file; did you mean {files[close[0]]}?")
+    folder = asked.parent if there and asked.parent != pathlib.Path() else configs
+    names = sorted(name.name for name in (there if folder != configs else known).values())
+    raise ValueError(f"--config={file}: no such file; in {folder}/ are {', '.join(names)}")
+
+
 def define_config(help_string: str) -> None:
     """Defines --config, a configuration file, and --config.KEY=VALUE for any of its settings.
 
-    If configs/ in the working directory has no such file, the installed package's is used; see
-    `config_files`.  Keys that are not in the file are accepted here, since benchmarks have their own options;
-    `validate` rejects unknown ones.
+    If configs/ in the working directory has no such file, the installed package's is used; see `find_config`.
+    Keys that are not in the file are accepted here, since benchmarks have their own options; `validate`
+    rejects unknown ones.
     """
     config_flags.DEFINE_config_file(
         "config",
@@ -151,11 +205,11 @@ def define_process_flags() -> None:
     )
 
 
-def _parse(argv: Sequence[str], buckets: bool) -> list[str]:
-    """Parses the flags; exits with one line if they are wrong.  `buckets`: see `run`."""
+def _parse(argv: Sequence[str]) -> list[str]:
+    """Parses the flags; exits with one line if they are wrong."""
     argv = ["--help" if argument == "-h" else argument for argument in argv]
     try:
-        argv = config_files.find_in(argv)
+        argv = _find_configs(argv)
     except ValueError as error:
         fail(error)
     for name in flags.FLAGS.flags_by_module_dict()[__name__]:
@@ -182,24 +236,20 @@ def _parse(argv: Sequence[str], buckets: bool) -> list[str]:
         fail(f"--config: {error.__cause__ or error}")
     if len(rest) > 1:
         fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
-    for name in ("out", "run") if buckets else ("workdir", "out", "run"):
+    for name in ("workdir", "out", "run"):
         given = flags.FLAGS[name].value if name in flags.FLAGS else None
         if given and "://" in given:
             fail(f"--{name}={given}: expected a directory (a bucket can be mounted with gcsfuse)")
     return rest
 
 
-def run(main: Callable[[], Any], buckets: bool = False) -> None:
+def run(main: Callable[[], Any]) -> None:
     """Parses the flags, keeps libraries' progress messages off the terminal, and calls `main`.
-
-    buckets: whether --workdir may be a URL, which `main` then checks; other directories may not.
 
     SIGTERM and SIGINT end the command with exit codes 143 and 130 and one line of output.
     """
     if allocator.arrays_in_host_memory():
         allocator.keep_freed_buffers()
-    # Read at the first use of a path; makes gs:// go through gcsfs even if TensorFlow is installed.
-    os.environ.setdefault("EPATH_USE_TF", "false")
     # Read when transformers is imported later; otherwise it would advise installing PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
@@ -228,7 +278,7 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
 
     with signals.ending(*signals.BOTH):
         try:
-            app.run(call, flags_parser=functools.partial(_parse, buckets=buckets))
+            app.run(call, flags_parser=_parse)
         except SystemExit as end:
             signals.say(end.code)
             raise

@@ -17,13 +17,12 @@ from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.models import huggingface, platform
 from genenv_jax.models.platform import size_text
-from genenv_jax.ownership import RUN, refuse_other
 from genenv_jax.parallel import processes
 from genenv_jax.players import offload
 from genenv_jax.players.player import recomputes
 from genenv_jax.run.checkpoint import newest_host
-from genenv_jax.run.remote import shared
 from genenv_jax.run.workdir import RunSettings
+from genenv_jax.system.ownership import RUN, refuse_other
 from genenv_jax.tasks.sources import TasksConfig
 
 
@@ -148,7 +147,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
     if workdir is not None and workdir.exists():
         refuse_other(workdir, RUN, "--workdir")
         RunSettings(workdir, config.to_dict())
-    done = newest_host(shared(workdir) / "checkpoints") if workdir is not None else None
+    done = newest_host(workdir / "checkpoints") if workdir is not None else None
     with _scratch(workdir) as scratch:
         tried = dataclasses.replace(
             config,

@@ -2,18 +2,18 @@
 
     genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
-An interrupted run in the workdir is resumed.  A workdir may be gs://BUCKET/RUN; only one run at a time may
-use it.  --arm=NAME applies an arm of the ablations (`genenv_jax.experiment.arms`).  --print_config only
-prints the settings that differ from the paper's defaults.  --dry_run only loads and checks everything and
-prints what the run would do and cost.
+An interrupted run in the workdir is resumed; only one run at a time may use it.  --arm=NAME applies an arm of
+the ablations (`genenv_jax.experiment.arms`).  --print_config only prints the settings that differ from the
+paper's defaults.  --dry_run only loads and checks everything and prints what the run would do and cost.
 
 On several hosts, start the same command on each, with --coordinator_address, --num_processes and
---process_id, or with --distributed=auto.  The workdir must lie on storage that all hosts see, or in gs://.
+--process_id, or with --distributed=auto.  The workdir must lie on storage that all hosts see.
 """
 
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import sys
 from collections.abc import Mapping
 from typing import TextIO
@@ -29,10 +29,9 @@ def main() -> None:
     from genenv_jax.config import changes, validate
     from genenv_jax.dry_run import dry_run, outcome, overview
     from genenv_jax.experiment.arms import apply_arm
-    from genenv_jax.keys import without_keys
     from genenv_jax.parallel import processes
-    from genenv_jax.run.remote import Store, opened
     from genenv_jax.run.workdir import lock
+    from genenv_jax.system.keys import without_keys
 
     given = flags.FLAGS
     with contextlib.ExitStack() as stack:
@@ -45,16 +44,13 @@ def main() -> None:
                 return
             config = validate(given.config)
             if given.dry_run:
-                workdir = stack.enter_context(opened(given.workdir)) if given.workdir else None
-                if workdir is not None:
-                    Store(workdir).fetch()
-                said = dry_run(config, workdir)
+                said = dry_run(config, pathlib.Path(given.workdir) if given.workdir else None)
                 if processes.is_writer():
                     show(said, sys.stdout)
                 return
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")
-            workdir = stack.enter_context(opened(given.workdir))
+            workdir = pathlib.Path(given.workdir)
             stack.enter_context(lock(workdir))
             run = Coevolution(config, workdir)
         if processes.is_writer():
@@ -75,9 +71,7 @@ def show(lines: Mapping[str, str], stream: TextIO) -> None:
 
 if __name__ == "__main__":
     cli.define_config("Configuration file.")
-    flags.DEFINE_string(
-        "workdir", None, "Directory of logs, pools and checkpoints, or gs://BUCKET/RUN."
-    )
+    flags.DEFINE_string("workdir", None, "Directory of logs, pools and checkpoints.")
     flags.DEFINE_string("arm", "", "Arm of the ablations: its settings are applied on top.")
     flags.DEFINE_bool("print_config", False, "Show what differs from the defaults; train nothing.")
     flags.DEFINE_bool(
@@ -85,4 +79,4 @@ if __name__ == "__main__":
     )
     cli.define_process_flags()
     flags.mark_flag_as_required("config")
-    cli.run(main, buckets=True)
+    cli.run(main)

@@ -22,12 +22,11 @@ import jax
 from absl import flags
 from ml_collections import ConfigDict
 
-from genenv_jax import cli, signals
+from genenv_jax import cli
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import EvaluationConfig
-from genenv_jax.keys import visible
 from genenv_jax.players import build
 from genenv_jax.players.lengths import check_length, check_prompts
 from genenv_jax.players.policy import Policy
@@ -38,6 +37,8 @@ from genenv_jax.scoring.requests import BROKEN_EPISODES, VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.supervised import base_model
+from genenv_jax.system import signals
+from genenv_jax.system.keys import visible
 from genenv_jax.typing import Params, PRNGKey
 
 HELP = """\

@@ -22,7 +22,7 @@ from typing import Any
 from absl import flags
 from jax.sharding import Mesh
 
-from genenv_jax import cli, signals
+from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Message
 from genenv_jax.benchmarks.demonstrations import (
     Completion,
@@ -37,7 +37,6 @@ from genenv_jax.models import huggingface, lora
 from genenv_jax.models.huggingface.directory import CARD
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
-from genenv_jax.ownership import owned, remove_stale, scratch_name
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.rules import param_shardings
 from genenv_jax.players import build
@@ -50,9 +49,11 @@ from genenv_jax.run.programs import enable_compilation_cache
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
-from genenv_jax.signals import held
+from genenv_jax.system import signals
+from genenv_jax.system.ownership import owned, remove_stale, scratch_name
+from genenv_jax.system.signals import held
+from genenv_jax.system.user_cache import user_cache
 from genenv_jax.trainers.warm_start import fine_tune, train
-from genenv_jax.user_cache import user_cache
 
 # Increase when the training of made models, or of given ones, changes, so that cached ones are rebuilt.
 _MADE, _TUNED = 4, 4

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file
 
 from genenv_jax import cli
 from genenv_jax.commands import COMMANDS
-from genenv_jax.ownership import owned
 from genenv_jax.run.jsonl import write_json
+from genenv_jax.system.ownership import owned
 from tests import tiny
 from tests.commands import QUICK, ROOT, call, command
 from tests.evaluate.fake_server import serve
@@ -457,3 +457,14 @@ def test_the_files_of_a_page_and_its_commands_exist(page):
     for module in re.findall(r"python -m ((?:genenv_jax|bench|tests)[\w.]*)", text):
         place = ROOT / module.replace(".", "/")
         assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), module
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [("main", "--workdir"), ("evaluate", "--workdir"), ("supervised", "--out")],
+)
+def test_a_url_is_no_directory(command, flag):
+    result = call(command, QUICK, f"{flag}=gs://bucket/run")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert f"{flag}=gs://bucket/run: expected a directory" in result.stderr
+    assert not (ROOT / "gs:").exists()

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from genenv_jax import config_files
+from genenv_jax import cli
 from tests.commands import ROOT
 
 FILES = sorted(file.relative_to(ROOT) for file in (ROOT / "configs").rglob("*.py"))
@@ -23,17 +23,17 @@ def package(tmp_path, monkeypatch):
     (package / "configs" / "small.py").touch()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(config_files, "_PACKAGE", package)
+    monkeypatch.setattr(cli, "_PACKAGE", package)
     return package
 
 
 def test_a_file_of_the_package_is_found_and_said(package, tmp_path, capsys):
     file = package / "configs" / "small.py"
-    assert config_files.find("configs/small.py:lora") == f"{file}:lora"
+    assert cli.find_config("configs/small.py:lora") == f"{file}:lora"
     assert capsys.readouterr().err == f"config: there is no configs/small.py here; taking {file}\n"
     (tmp_path / "work" / "configs").mkdir()  # the working directory comes first
     (tmp_path / "work" / "configs" / "small.py").touch()
-    assert config_files.find("configs/small.py") == "configs/small.py"
+    assert cli.find_config("configs/small.py") == "configs/small.py"
     assert capsys.readouterr().err == ""
 
 
@@ -43,13 +43,13 @@ def test_a_file_of_the_package_is_found_and_said(package, tmp_path, capsys):
 def test_other_paths_stay_as_they_are(package, path, capsys):
     (package.parent / "configs").mkdir()  # somebody else's: the package has its own
     (package.parent / "configs" / "none.py").touch()
-    assert config_files.find(path) == path and capsys.readouterr().err == ""
+    assert cli.find_config(path) == path and capsys.readouterr().err == ""
 
 
 def test_both_forms_of_the_flag(package):
     file = package / "configs" / "small.py"
     given = ["configs/small.py", "--config", "configs/small.py:a", "--config.epochs=1", "-config"]
-    found = config_files.find_in([*given, "configs/small.py", "--config=configs/small.py"])
+    found = cli._find_configs([*given, "configs/small.py", "--config=configs/small.py"])
     assert found == [
         *("configs/small.py", "--config", f"{file}:a", "--config.epochs=1", "-config"),
         *(str(file), f"--config={file}"),
@@ -75,12 +75,12 @@ def test_a_file_that_is_not_there(package, tmp_path, given, said):
     message = re.escape(f"--config={file}: no such file; {said}")
     for argv in ([f"--config={given}"], ["--config", given, "--x"]):
         with pytest.raises(ValueError, match=f"^{message}$"):
-            config_files.find_in(argv)
+            cli._find_configs(argv)
 
 
 LOAD = """
 import sys
-from genenv_jax.config_files import find
+from genenv_jax.cli import find_config
 from genenv_jax.experiment.plan import load_config
 from ml_collections import ConfigDict
 for name in sys.argv[1:]:

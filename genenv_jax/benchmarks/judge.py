@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from genenv_jax.keys import check_url
+from genenv_jax.system.keys import check_url
 
 _SECONDS = 20.0  # per verdict
 _MAX_PREDICTION = 2_000

@@ -40,12 +40,11 @@ import pathlib
 from absl import flags
 from ml_collections import ConfigDict
 
-from genenv_jax import cli, signals
+from genenv_jax import cli
 from genenv_jax.config import use_model, validate
 from genenv_jax.evaluate.agent import evaluate_agent
 from genenv_jax.evaluate.opening import AGENT, SIMULATOR, open_endpoint, open_policies
 from genenv_jax.evaluate.simulator import evaluate_simulator
-from genenv_jax.ownership import EVALUATION, SIMULATION, place
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.results.tables import evaluation_summary
@@ -53,6 +52,8 @@ from genenv_jax.run.programs import enable_compilation_cache
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.workdir import compare_data, compare_settings
 from genenv_jax.scoring.attempts import ChatModel
+from genenv_jax.system import signals
+from genenv_jax.system.ownership import EVALUATION, SIMULATION, place
 
 
 def run(

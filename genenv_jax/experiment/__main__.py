@@ -16,7 +16,7 @@ import sys
 from absl import flags
 
 from genenv_jax import cli
-from genenv_jax.ownership import SUITE_REPORT, place, refuse_other
+from genenv_jax.system.ownership import SUITE_REPORT, place, refuse_other
 
 
 def main() -> None:

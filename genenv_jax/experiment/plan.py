@@ -18,13 +18,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from genenv_jax import config_files
+from genenv_jax import cli
 from genenv_jax.benchmarks import registry
 from genenv_jax.config import Config, flatten, hint, validate
-from genenv_jax.ownership import SUITE, refuse_other
 from genenv_jax.results.suites import COSTS, LIMITS, progress, run_dir
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings, choice, within
+from genenv_jax.system.ownership import SUITE, refuse_other
 
 DONE = "suite_done.json"
 _FREE = ("jobs",)  # settings of a suite that do not change its results
@@ -172,7 +172,7 @@ def load_config(path: str, where: str) -> ConfigDict:
 
     Raises ValueError, with a message that begins with `where`, if anything fails in the file.
     """
-    file, colon, argument = config_files.find(path).partition(":")
+    file, colon, argument = cli.find_config(path).partition(":")
     if not pathlib.Path(file).is_file():
         raise ValueError(f"{where} = {path!r}: no such file {file}")
     try:

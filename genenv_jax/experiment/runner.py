@@ -13,12 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from genenv_jax import signals
 from genenv_jax.experiment.plan import DONE, Plan, compare_or_store
 from genenv_jax.results.suites import progress, run_dir
 from genenv_jax.run.jsonl import write_json
 from genenv_jax.run.metrics import read_steps
 from genenv_jax.run.progress import format_seconds
+from genenv_jax.system import signals
 
 _PATIENCE = 120.0  # seconds that a run has to write its checkpoints after it is told to end
 _POLL = 0.1  # seconds

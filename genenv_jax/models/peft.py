@@ -7,14 +7,15 @@ import os
 import pathlib
 from collections.abc import Mapping
 
+import jax
 import numpy as np
 import safetensors.numpy
 from flax import traverse_util
 
 from genenv_jax.models.huggingface.atomic import atomic_directory
 from genenv_jax.models.huggingface.layouts import LAYOUTS
+from genenv_jax.models.huggingface.tensors import all_finite, to_host
 from genenv_jax.models.lora import LoraConfig
-from genenv_jax.parallel import processes
 from genenv_jax.typing import Params
 
 CONFIG = "adapter_config.json"
@@ -68,8 +69,8 @@ def save_adapter(
         raise FileExistsError(f"{path} exists; give another place or overwrite it explicitly")
     tensors = {}
     for name, leaf in traverse_util.flatten_dict(adapters).items():
-        stacked = processes.fetch(leaf)
-        if not np.isfinite(stacked.astype(np.float32)).all():
+        stacked = to_host(leaf)
+        if not all_finite(stacked):
             raise ValueError(f"{'/'.join(name)} holds NaN or infinity; not written")
         for layer, x in enumerate(stacked):
             # Ours are (in…, r) and (r, out…); PEFT's are matrices (r, in) and (out, r).
@@ -85,7 +86,7 @@ def save_adapter(
         "target_modules": list(lora.targets),
         "inference_mode": True,
     } | _PLAIN
-    if processes.is_writer():
+    if jax.process_index() == 0:
         with atomic_directory(path) as folder:
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n")
             for name, text in (notes or {}).items():

@@ -389,8 +389,23 @@ def init_adapters(config: TransformerConfig, key: Array):
 
     Under jit, the rest of the model is never materialised.
     """
-    boxed = init_params(config, key)
+    return split(_unboxed(init_params(config, key)))[1]
+
+
+@functools.cache  # tracing the initialiser takes a tenth of a second
+def abstract_params(config: TransformerConfig) -> Params:
+    """Shapes and logical axes of the parameters, boxed in Linen's metadata; allocates nothing."""
+    # Without rules, Linen constrains nothing that it initialises, whichever mesh is active.
+    with nn.logical_axis_rules(()):
+        return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+
+
+def param_shapes(config: TransformerConfig) -> Params:
+    """The parameter tree with a float32 jax.ShapeDtypeStruct for each array."""
+    return _unboxed(abstract_params(config))
+
+
+def _unboxed(params: Params) -> Params:
+    """Without Linen's metadata.  Under an active mesh, a shape could not be constrained."""
     is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)  # noqa: E731
-    return split(
-        jax.tree.map(lambda box: box.unbox(apply_constraint=False), boxed, is_leaf=is_box)
-    )[1]
+    return jax.tree.map(lambda box: box.unbox(apply_constraint=False), params, is_leaf=is_box)

@@ -30,8 +30,8 @@ from jax._src import distributed  # the coordination service's client is not pub
 from jax.experimental import multihost_utils
 from jax.sharding import Sharding
 
-from genenv_jax import signals
-from genenv_jax.keys import as_line
+from genenv_jax.system import signals
+from genenv_jax.system.keys import as_line
 
 _HOUR = 3600.0
 _STOP = "genenv_jax/stop"  # key under which a process records why it ends the run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from flax import traverse_util
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import init_params
+from genenv_jax.models.transformer import abstract_params, param_shapes
 from genenv_jax.typing import Params
 
 Rules = tuple[tuple[str, str | tuple[str, ...] | None], ...]
@@ -102,24 +101,6 @@ def logical_sharding(
 def batch_sharding(mesh: Mesh) -> NamedSharding:
     """Sharding of an input whose leading axis is the batch, split over "data" and "fsdp"."""
     return logical_sharding(mesh, ("batch",))
-
-
-@functools.cache  # tracing the initialiser takes a tenth of a second
-def abstract_params(config: TransformerConfig) -> Params:
-    """Shapes and logical axes of the parameters, boxed in Linen's metadata; allocates nothing."""
-    # Without rules, Linen constrains nothing that it initialises, whichever mesh is active.
-    with nn.logical_axis_rules(()):
-        return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
-
-
-def param_shapes(config: TransformerConfig) -> Params:
-    """The parameter tree with a float32 jax.ShapeDtypeStruct for each array."""
-    # Under an active mesh, unboxing would constrain the value, and a shape cannot be constrained.
-    return jax.tree.map(
-        lambda box: box.unbox(apply_constraint=False),
-        abstract_params(config),
-        is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned),
-    )
 
 
 def param_shardings(config: TransformerConfig, mesh: Mesh) -> Params:

@@ -8,7 +8,7 @@ import functools
 import math
 import os
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from jax.sharding import Mesh, SingleDeviceSharding
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import Benchmark
-from genenv_jax.config import Config
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface.layouts import parameter_count
 from genenv_jax.models.language_model import HERMES_CALL, LanguageModel
@@ -35,6 +34,9 @@ from genenv_jax.players.simulator import Simulator
 from genenv_jax.run import streams
 from genenv_jax.run.streams import Stream
 from genenv_jax.typing import Params
+
+if TYPE_CHECKING:
+    from genenv_jax.config import Config
 
 _LESS_WEIGHTS = "; config.lora.rank, memory.offload and mesh.fsdp are for larger models"
 _LESS_CACHE = "; config.sampling.batch_size, agent.group_size and limits decide about the cache"

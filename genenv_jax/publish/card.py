@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks import data_files
 from genenv_jax.config import Config, changes
-from genenv_jax.models.huggingface.directory import CARD
+from genenv_jax.models.huggingface.directory import CARD, on_hub
 from genenv_jax.models.make import has_made_tokenizer
 from genenv_jax.publish import provenance
 from genenv_jax.run.jsonl import read_json
@@ -36,7 +36,6 @@ BIBTEX = """\
   year    = {2025}
 }"""
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _WRITTEN = ("generated/valid_share", "generated/p_hat_mean", "generated/p_hat_in_band")
 
 
@@ -109,13 +108,7 @@ def of_warm_start(
 
 def base_id(config: Config) -> str:
     """The hub id in `config.model.path`; "" if that is a directory or empty."""
-    path = config.model.path
-    return "" if not path or _is_local(path) else path
-
-
-def _is_local(path: str) -> bool:
-    local = pathlib.Path(path).expanduser().is_dir() or path.startswith((".", "~"))
-    return local or not re.fullmatch(rf"[\w.-]+|{_HUB_ID.pattern}", path)
+    return config.model.path if on_hub(config.model.path) else ""
 
 
 def _render(
@@ -205,31 +198,22 @@ def _license(start: pathlib.Path | None) -> dict[str, str]:
 def _settings(config: Config) -> list[str]:
     """The settings that differ from the defaults, as --print_config shows them, without local paths."""
     return [
-        f"config.{key} = {_public(value)!r}  (default: {_public(default)!r})".replace("`", "'")
+        f"config.{key} = {_shown(value)}  (default: {_shown(default)})".replace("`", "'")
         for key, (value, default) in changes(ConfigDict(config.to_dict())).items()
     ]
 
 
-class _Hidden(str):
-    """Placeholder for a value that is not shown."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _public(value: Any) -> Any:
+def _shown(value: Any) -> str:
     """A setting's value without paths and addresses; hub ids are shown."""
     if isinstance(value, (tuple, list)):
-        return type(value)(_public(item) for item in value)
+        text = ", ".join(map(_shown, value))
+        return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
     if isinstance(value, Mapping):
-        return {key: _public(item) for key, item in value.items()}
-    if isinstance(value, os.PathLike):
-        return _Hidden("(a path)")
+        return f"{{{', '.join(f'{key!r}: {_shown(item)}' for key, item in value.items())}}}"
     if isinstance(value, str) and "://" in value:
-        return _Hidden("(an address)")
-    if isinstance(value, str) and re.search(r"[/\\~]", value) and _is_local(value):
-        return _Hidden("(a path)")
-    return value
+        return "(an address)"
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
+    return "(a path)" if re.search(r"[/\\~]", text) and not on_hub(value) else repr(value)
 
 
 def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:

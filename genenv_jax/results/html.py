@@ -12,8 +12,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from genenv_jax.keys import visible
 from genenv_jax.results.untrusted import bounded
+from genenv_jax.system.keys import visible
 
 _TEMPLATES = pathlib.Path(__file__).with_name("templates")
 

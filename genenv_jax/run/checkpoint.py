@@ -8,8 +8,7 @@ file.  PRNG keys are not state: they derive from (seed, epoch, phase), so a repe
 One within an epoch, in a directory of its own, also has what the epoch has gathered that is in no such file.
 
 In a multi-process run the directory is shared, every process writes and reads the shards on its devices, and
-all processes call all methods.  The directory may lie in Cloud Storage (`run.remote`): there Orbax writes
-under the final name, and the file that it writes last marks a checkpoint as complete.
+all processes call all methods.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import json
 import logging as python_logging
 import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -30,14 +30,13 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
-from etils import epath
 
 from genenv_jax.models.huggingface.tensors import all_finite
-from genenv_jax.ownership import remove_stale, scratch_name
 from genenv_jax.parallel import processes
 from genenv_jax.run import digests
 from genenv_jax.settings import Settings, within
-from genenv_jax.signals import held
+from genenv_jax.system.ownership import remove_stale, scratch_name
+from genenv_jax.system.signals import held
 
 # Seconds that the other processes wait while the first one re-reads a checkpoint for its digests.
 _LONGEST_SEAL = 3600
@@ -72,20 +71,18 @@ class Checkpoints:
 
     def __init__(self, directory: str | os.PathLike, keep: int, parts: int = 1):
         _say_errors_once()
-        self._directory = epath.Path(directory)
-        if processes.is_writer():  # remove leftovers of a killed save
-            for path in self._directory.iterdir() if self._directory.exists() else ():
-                if path.is_dir() and not ocp.utils.is_checkpoint_finalized(path):
-                    path.rmtree()
+        self._directory = pathlib.Path(directory)
         # The first process calls it when all have written, before the checkpoint gets its final name.
         sealing = ocp.AsyncOptions(
             timeout_secs=_LONGEST_SEAL, post_finalization_callback=lambda: self._seal()
         )
-        options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, async_options=sealing)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=keep, create=True, cleanup_tmp_directories=True, async_options=sealing
+        )
         self._manager = ocp.CheckpointManager(self._directory, options=options)
         self._saving, self._keep, self._parts = -1, keep, parts
         if processes.is_writer():
-            remove_stale(pathlib.Path(directory))  # only this host's
+            remove_stale(self._directory)  # only this host's
 
     @held()
     def save(
@@ -121,13 +118,10 @@ class Checkpoints:
             probe = scratch_name(self._directory / "probe")
             probe.mkdir(exist_ok=True)
             (probe / "file").write_text("")
-            probe.rmtree()
+            shutil.rmtree(probe)
 
     def _seal(self) -> None:
-        partial = next(
-            self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*"),
-            self._directory / str(self._saving),
-        )
+        partial = next(self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*"))
         digests.seal(partial, without=["_CHECKPOINT_METADATA"])  # Orbax adds its end time later
 
     def newest(self) -> int:
@@ -277,7 +271,7 @@ def unpack_arrays(text: str) -> dict[str, np.ndarray]:
 
 def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
     """The host values of the newest checkpoint whose host values are readable, or None."""
-    directory = epath.Path(directory)
+    directory = pathlib.Path(directory).absolute()
     steps = [int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit()]
     args = ocp.args.Composite(host=ocp.args.JsonRestore())
     for step in sorted(steps, reverse=True):
@@ -286,7 +280,7 @@ def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
     return None
 
 
-def _reader(directory: epath.Path, read: Callable[[ocp.CheckpointManager], Any]) -> Any:
+def _reader(directory: pathlib.Path, read: Callable[[ocp.CheckpointManager], Any]) -> Any:
     """Calls `read` with a manager for this process alone.
 
     With a shared manager, the other processes would wait forever for one that found damage.

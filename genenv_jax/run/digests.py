@@ -1,6 +1,6 @@
 """Digests of files, to detect damage that a file's own format does not reveal.
 
-Directories may lie in an object store, see `run.remote`.  Needs no JAX.
+Needs no JAX.
 """
 
 from __future__ import annotations
@@ -9,32 +9,25 @@ import concurrent.futures
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection
-from typing import Any
+import pathlib
+from collections.abc import Collection
 
-import fsspec
-
-from genenv_jax.run.jsonl import parse_json
+from genenv_jax.run.jsonl import read_json
 
 NAME = "digests.json"
 _PIECE = 1 << 22  # bytes read at a time
 
 
-def of_file(path: str | os.PathLike[str], size: int | None = None) -> str:
-    """Digest (hex) of a file's first `size` bytes, or of all."""
-    return Growing(path)(size)
-
-
 class Growing:
     """The digest of an append-only file; no byte is read twice."""
 
-    def __init__(self, path: str | os.PathLike[str], open_file: Callable[..., Any] = open):
-        self._path, self._open = path, open_file
+    def __init__(self, path: str | os.PathLike[str]):
+        self._path = path
         self._digest, self._done = hashlib.blake2b(digest_size=32), 0
 
     def __call__(self, size: int | None = None) -> str:
         """Digest (hex) of the first `size` bytes (not fewer than in the last call), or of the whole file."""
-        with self._open(self._path, "rb") as file:
+        with open(self._path, "rb") as file:
             file.seek(self._done)
             while size is None or self._done < size:
                 piece = file.read(_PIECE if size is None else min(_PIECE, size - self._done))
@@ -45,16 +38,15 @@ class Growing:
         return self._digest.hexdigest()
 
 
-def _digests(files: fsspec.AbstractFileSystem, root: str, names: list[str]) -> dict[str, str]:
+def _digests(root: pathlib.Path, names: list[str]) -> dict[str, str]:
     # hashlib releases the GIL, so threads help.
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda name: Growing(f"{root}/{name}", files.open)(), names)
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, pool.map(lambda name: Growing(root / name)(), names), strict=True))
 
 
-def _names(files: fsspec.AbstractFileSystem, root: str) -> set[str]:
+def _names(root: pathlib.Path) -> set[str]:
     """All files below a directory, relative to it."""
-    return {path[len(root) + 1 :] for path in files.find(root)}
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
 def seal(directory: str | os.PathLike[str], without: Collection[str] = ()) -> None:
@@ -62,10 +54,9 @@ def seal(directory: str | os.PathLike[str], without: Collection[str] = ()) -> No
 
     without: names of files that may still change.
     """
-    files, root = fsspec.url_to_fs(os.fspath(directory))
-    names = [name for name in _names(files, root) if name.split("/")[-1] not in (NAME, *without)]
-    content = json.dumps(_digests(files, root, sorted(names)), indent=2) + "\n"
-    files.pipe_file(f"{root}/{NAME}", content.encode())
+    root = pathlib.Path(directory)
+    names = [name for name in _names(root) if name.split("/")[-1] not in (NAME, *without)]
+    (root / NAME).write_text(json.dumps(_digests(root, sorted(names)), indent=2) + "\n")
 
 
 def check(
@@ -77,15 +68,14 @@ def check(
     alone: no other files may lie beside them.
     Raises ValueError, naming the file, if one is damaged, missing or strange, OSError if one cannot be read.
     """
-    files, root = fsspec.url_to_fs(os.fspath(directory))
-    content = files.cat_file(f"{root}/{NAME}")
-    sealed = parse_json(content, f"{directory}/{NAME}", "digests of the files beside it")
-    names, there = sorted(sealed)[part::parts], _names(files, root)
+    root = pathlib.Path(directory)
+    sealed = read_json(root / NAME, "digests of the files beside it")
+    names, there = sorted(sealed)[part::parts], _names(root)
     if missing := sorted(set(names) - there):
         raise ValueError(f"{directory}/{missing[0]} is missing")
     if alone and (strange := sorted(there - sealed.keys() - {NAME})):
         raise ValueError(f"{directory}/{strange[0]} is not of those that were written")
-    found = _digests(files, root, names)
+    found = _digests(root, names)
     if damaged := [name for name in names if found[name] != sealed[name]]:
         raise ValueError(
             f"{directory}/{damaged[0]} is damaged: its bytes are not those that were written"

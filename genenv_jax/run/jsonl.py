@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import logging
 
-from genenv_jax.ownership import scratch_name
+from genenv_jax.system.ownership import scratch_name
 
 _BLOCK = 65_536  # bytes read at a time, from a file's end
 
@@ -29,7 +29,7 @@ class JsonLines:
 
     Args:
       path: the file; made if missing, with its directory.
-      read_only: the file belongs to another process: `append` and `truncate` do not change it.
+      read_only: the file belongs to another process: `append` and `clear` do not change it.
     """
 
     def __init__(self, path: str | os.PathLike[str], read_only: bool = False):
@@ -78,24 +78,11 @@ class JsonLines:
         """Length in bytes, as stored in checkpoints."""
         return self.path.stat().st_size
 
-    def truncate(self, offset: int) -> None:
-        """Truncates the file to a length that `offset` returned earlier.
-
-        Raises ValueError if the file is shorter, so that records of the checkpoint are gone, or if the offset
-        lies inside a line.
-        """
-        if self._file < 0:
-            return
-        size = self.offset()
-        if not 0 <= offset <= size:
-            raise ValueError(
-                f"{self.path} has {size} bytes, but the checkpoint was written when it had {offset}; "
-                "expected the file as the run left it"
-            )
-        if offset and os.pread(self._file, 1, offset - 1) != b"\n":
-            raise ValueError(f"{self.path}: byte {offset} lies inside a line")
-        os.ftruncate(self._file, offset)
-        os.fsync(self._file)
+    def clear(self) -> None:
+        """Removes all records."""
+        if self._file >= 0:
+            os.ftruncate(self._file, 0)
+            os.fsync(self._file)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """See `iter_jsonl`."""
@@ -164,13 +151,8 @@ def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
     expected: what the file should hold, for the message.
     Raises FileNotFoundError, or ValueError if the file is damaged; both name it.
     """
-    return parse_json(pathlib.Path(path).read_bytes(), path, expected)
-
-
-def parse_json(data: bytes, path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
-    """Parses the contents `data` of the file `path`; see `read_json`."""
     try:
-        return _object(data)
+        return _object(pathlib.Path(path).read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}; expected {expected}") from None
 

@@ -56,8 +56,7 @@ class MetricWriter(JsonLines):
         """
         if self._last_step is not None and step <= self._last_step:
             raise ValueError(
-                f"{self.path} already holds step {self._last_step}; cannot write step {step}. "
-                "Call truncate() with the checkpoint's offset before running epochs again"
+                f"{self.path} already holds step {self._last_step}; cannot write step {step}"
             )
         numbers = {name: _scalar(name, value) for name, value in scalars.items()}
         nonfinite = sorted(name for name, x in numbers.items() if not math.isfinite(x))
@@ -66,12 +65,6 @@ class MetricWriter(JsonLines):
         self._last_step = int(step)
         if self._tracker is not None:
             self._tracker.log(int(step), numbers, tables or {})
-
-    def truncate(self, offset: int) -> None:
-        """See `JsonLines.truncate`."""
-        super().truncate(offset)
-        if self._file >= 0:
-            self._last_step = self._read_last_step()
 
     def _read_last_step(self) -> int | None:
         step = None

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 import jax
 
 from genenv_jax.parallel import processes
-from genenv_jax.run.remote import shared
+from genenv_jax.system.user_cache import user_cache
 from genenv_jax.typing import WarmUp
-from genenv_jax.user_cache import user_cache
 
 _AT_ONCE = 4  # chains compiled at a time; a compilation keeps about one core busy
 
@@ -33,8 +32,7 @@ def enable_compilation_cache(workdir: pathlib.Path | None = None) -> None:
     if jax.config.jax_compilation_cache_dir:
         return
     directory = user_cache() / "xla" / _processor()
-    # Not in a mirror: it is removed at the end, and other processes do not see it.
-    if workdir and processes.process_count() > 1 and shared(workdir) == workdir.absolute():
+    if workdir and processes.process_count() > 1:
         directory = workdir / "xla_cache"
     jax.config.update("jax_compilation_cache_dir", str(directory.absolute()))
 

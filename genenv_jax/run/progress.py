@@ -46,14 +46,32 @@ class Progress:
     ):
         self._epochs, self._done, self._clock = epochs, done, clock
         self._compiling = compiling
-        self._stream = None if silent else _Quiet(stream or sys.stderr)
-        live = self._stream is not None and self._stream.isatty()
-        self._console = Console(file=self._stream, highlight=False) if live else None
-        self._live: rich_progress.Progress | None = None
+        out = _Quiet(stream or sys.stderr)
+        self._drawn = out.isatty() and not silent
+        self._console = Console(
+            file=out,
+            quiet=silent,
+            highlight=False,
+            force_terminal=self._drawn,
+            force_jupyter=False,
+        )
+        one_line = Column(no_wrap=True, overflow="ellipsis")
+        self._live = rich_progress.Progress(
+            rich_progress.TextColumn("{task.description}", markup=False, table_column=one_line),
+            # On a narrow terminal the numbers stay and the bar shrinks.
+            rich_progress.BarColumn(min(20, max(4, self._console.width - 76))),
+            _Count(),
+            rich_progress.TimeElapsedColumn(),
+            rich_progress.TimeRemainingColumn(compact=True),
+            console=self._console,
+            transient=True,
+            refresh_per_second=4,
+            get_time=clock,
+            disable=not self._drawn,
+        )
         self._rows = 0
-        self._seconds: list[
-            float
-        ] = []  # of the epochs that this process has finished, without compiling
+        # Of the epochs that this process has finished, without compiling.
+        self._seconds: list[float] = []
         self.epoch_began()
 
     @property
@@ -78,18 +96,24 @@ class Progress:
           epoch: number to show, if it is not the one after the last finished epoch.
         """
         epoch = min(self._done + 1, self._epochs) if epoch is None else epoch
-        phase = Phase(f"{self._label(epoch)}{name}", total, unit, self._clock)
+        outermost = not self._live.tasks
+        task = self._live.add_task(f"{self._label(epoch)}{name}", total=total, unit=unit)
+        phase = Phase(self._live, self._live.tasks[-1], None if self._drawn else self.line)
         ended = "in"
-        with self._drawn(phase):
-            try:
-                yield phase
-            except BaseException:
-                ended = "stopped after"
-                raise
-            finally:
-                # On a terminal an epoch has a table row instead.
-                if not self._console or not epoch or ended != "in":
-                    self.line(phase.text(ended))
+        if outermost:
+            self._live.start()
+        try:
+            yield phase
+        except BaseException:
+            ended = "stopped after"
+            raise
+        finally:
+            self._live.remove_task(task)
+            if outermost:
+                self._live.stop()
+            # On a terminal an epoch has a table row instead.
+            if not self._drawn or not epoch or ended != "in":
+                self.line(phase.text(ended))
 
     def epoch_began(self) -> None:
         """Starts the next epoch's time."""
@@ -106,7 +130,7 @@ class Progress:
         self._done = epoch
         self.epoch_began()
         left = "" if self.remaining is None else format_seconds(self.remaining)
-        if self._console:
+        if self._drawn:
             number = f"{epoch}/{self._epochs}"
             self._row(
                 {"epoch": number}
@@ -130,104 +154,63 @@ class Progress:
             return ""
         return f"epoch {epoch}/{self._epochs}  " if epoch else "before training  "
 
-    @contextlib.contextmanager
-    def _drawn(self, phase: Phase) -> Iterator[None]:
-        """Shows a phase as it advances: a live line, or one line a minute."""
-        if self._console is None:
-            phase.watch = self._minutely
-            yield
-            return
-        outermost = self._live is None
-        if outermost:
-            one_line = Column(no_wrap=True, overflow="ellipsis")
-            self._live = rich_progress.Progress(
-                rich_progress.TextColumn("{task.description}", markup=False, table_column=one_line),
-                # On a narrow terminal the numbers stay and the bar shrinks.
-                rich_progress.BarColumn(min(20, max(4, self._console.width - 76))),
-                rich_progress.TextColumn("{task.fields[count]}"),
-                rich_progress.TimeElapsedColumn(),
-                rich_progress.TimeRemainingColumn(compact=True),
-                console=self._console,
-                transient=True,
-                refresh_per_second=4,
-                get_time=self._clock,
-            )
-            self._live.start()
-        live = self._live
-        task = live.add_task(phase.label, total=phase.total, count=phase.count)
-        phase.watch = lambda phase: live.update(task, completed=phase.done, count=phase.count)
-        try:
-            yield
-        finally:
-            live.remove_task(task)
-            if outermost:
-                live.stop()
-                self._live = None
-
-    def _minutely(self, phase: Phase) -> None:
-        if phase.seconds - phase.shown >= _PLAIN_EVERY and phase.done != phase.total:
-            phase.shown = phase.seconds
-            self.line(phase.text("after"))
-
     def line(self, text: str) -> None:
         """Shows a line."""
-        if self._stream is None:
-            return
         text = "".join(c if c.isprintable() else " " for c in text)
-        if self._console:
-            self._console.print(Text(text), soft_wrap=True)
-        else:
-            self._stream.write(text + "\n")
-            self._stream.flush()
+        self._console.print(Text(text), soft_wrap=True)
 
 
 class Phase:
     """One phase, as yielded by `Progress.phase`.
 
     Args:
-      label: epoch and name.
-      total, unit: see `Progress.phase`.
-      clock: seconds.
-    Attributes:
-      done: units done so far.
-      shown: seconds from its start to when it was last shown.
-      watch: called with the phase when it has advanced.
+      live, task: what counts it.
+      line: shows a line, once a minute; None if the task is drawn.
     """
 
-    def __init__(self, label: str, total: int | None, unit: str, clock: Callable[[], float]):
-        self.label, self.total, self.unit = label, total, unit
-        self.done, self.shown = 0, 0.0
-        self.watch: Callable[[Phase], None] = lambda phase: None
-        self._clock, self._began = clock, clock()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since it began."""
-        return self._clock() - self._began
+    def __init__(
+        self,
+        live: rich_progress.Progress,
+        task: rich_progress.Task,
+        line: Callable[[str], None] | None,
+    ):
+        self._live, self._task, self._line = live, task, line
+        self._shown = 0.0  # seconds from its start to its last line
 
     def advance(self, n: int = 1) -> None:
         """Counts `n` more units.  Raises ValueError if `n` is negative."""
         if n < 0:
             raise ValueError(f"advance takes a non-negative number, not {n}")
-        self.done += n
-        self.watch(self)
-
-    @property
-    def count(self) -> str:
-        """The units done, of the total; "" if the total is unknown and none is done."""
-        if self.total is None:
-            return f"{self.done:,} {self.unit}" if self.done else ""
-        return f"{self.done:,}/{self.total:,} {self.unit}"
+        self._live.advance(self._task.id, n)
+        seconds = self._task.elapsed or 0.0
+        if self._line and seconds - self._shown >= _PLAIN_EVERY and not self._task.finished:
+            self._shown = seconds
+            self._line(self.text("after"))
 
     def text(self, ended: str) -> str:
         """Units done, time taken and rate; ended: the word before the time."""
-        time_taken = f"{ended} {format_seconds(self.seconds)}"
-        if not self.done:
-            return f"{self.label}  {time_taken}"
-        count = f"{self.done:,} {self.unit}" if self.done == self.total else self.count
-        rate = self.done / max(self.seconds, 1e-9)
+        done, seconds = self._task.completed, self._task.elapsed or 0.0
+        time_taken = f"{ended} {format_seconds(seconds)}"
+        if not done:
+            return f"{self._task.description}  {time_taken}"
+        unit = self._task.fields["unit"]
+        count = f"{done:,} {unit}" if done == self._task.total else _count(self._task)
+        rate = done / max(seconds, 1e-9)
         per_second = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-        return f"{self.label}  {count} {time_taken}  {per_second} {self.unit}/s"
+        return f"{self._task.description}  {count} {time_taken}  {per_second} {unit}/s"
+
+
+def _count(task: rich_progress.Task) -> str:
+    """The units done, of the total; "" if the total is unknown and none is done."""
+    done, unit = f"{task.completed:,}", task.fields["unit"]
+    if task.total is None:
+        return f"{done} {unit}" if task.completed else ""
+    return f"{done}/{task.total:,} {unit}"
+
+
+class _Count(rich_progress.ProgressColumn):
+    def render(self, task: rich_progress.Task) -> Text:
+        return Text(_count(task))
 
 
 def _aligned(text: str, name: str) -> str:
@@ -236,40 +219,28 @@ def _aligned(text: str, name: str) -> str:
 
 
 class _Quiet:
-    """A text stream that falls silent if the underlying stream is closed or broken.
+    """A text stream that loses what it cannot write: it may be closed or broken.
 
     Characters that its encoding lacks become "?".
     """
 
     def __init__(self, stream: TextIO):
-        self._stream: TextIO | None = stream
+        self._stream = stream
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
 
     def write(self, text: str) -> int:
-        if self._stream is not None:
-            try:
-                self._stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
-            except (OSError, ValueError):  # ValueError: the stream is closed
-                self._stream = None
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
+            self._stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
         return len(text)
 
     def flush(self) -> None:
-        if self._stream is not None:
-            try:
-                self._stream.flush()
-            except (OSError, ValueError):
-                self._stream = None
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
     def isatty(self) -> bool:
-        try:
-            return self._stream is not None and self._stream.isatty()
-        except (AttributeError, ValueError):
-            return False
-
-    def fileno(self) -> int:
-        if self._stream is None:
-            raise OSError("the stream is closed")
-        return self._stream.fileno()
+        with contextlib.suppress(AttributeError, ValueError):
+            return self._stream.isatty()
+        return False
 
 
 def format_seconds(seconds: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.keys import visible
+from genenv_jax.system.keys import visible
 
 T = TypeVar("T")
 

@@ -21,14 +21,13 @@ from genenv_jax.run.digests import Growing
 from genenv_jax.run.jsonl import iter_jsonl
 from genenv_jax.run.metrics import cells
 from genenv_jax.run.progress import Phase, Progress
-from genenv_jax.run.remote import CHECKPOINTS, Store, shared
 from genenv_jax.run.samples import spread
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
 from genenv_jax.run.tracking import Trackers
 from genenv_jax.run.workdir import RunFiles, check_files, set_aside
 from genenv_jax.sampling.engine import Engine
-from genenv_jax.signals import end, ending, held
+from genenv_jax.system.signals import end, ending, held
 from genenv_jax.typing import PRNGKey
 
 T = TypeVar("T")
@@ -105,7 +104,7 @@ class Session:
         tokens: int,
         checkpoint: CheckpointConfig,
     ):
-        self.workdir, self._store, self.seed = workdir, Store(workdir), seed
+        self.workdir, self.seed = workdir, seed
         self.finished = self.rollouts = self.tokens = 0
         self._last, self._most, self._checkpoint = epochs, (rollouts, tokens), checkpoint
         self._root_key = jax.random.key(seed)
@@ -143,9 +142,9 @@ class Session:
         Raises ValueError if there are checkpoints, but none is intact and fits the records.
         """
         self._trackers = trackers
-        self._stack.callback(self._push_what_is_left)
-        self._stack.callback(trackers.close)  # runs second to last, as it may wait for a network
-        whole, parts = (shared(self.workdir) / name for name in CHECKPOINTS)
+        self._stack.callback(trackers.close)  # runs last, as it may wait for a network
+        # At the ends of epochs, and the newest one within an epoch.
+        whole, parts = (self.workdir.absolute() / name for name in ("checkpoints", "within_epoch"))
         self._checkpoints = Checkpoints(whole, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
         self._partial: Checkpoints | None = None
@@ -175,7 +174,6 @@ class Session:
         offsets = found[1]["offsets"] if found else {}
         self.files = RunFiles(self.workdir, trackers, offsets, digests)
         self._stack.callback(self.files.close)
-        self._push()
         if not found:
             return
         arrays, host = found
@@ -213,7 +211,6 @@ class Session:
         self._progress = Progress(self._last, self.finished, silent, compiling=clock.compiling)
         with ending(signal.SIGTERM), self._stack:
             yield
-            self._push()
             if self._partial:
                 self._checkpoints.wait()
                 self._partial.clear()
@@ -283,11 +280,10 @@ class Session:
             self._tables[f"samples/{table}"] = rows
 
     def save(self, done: int = 0) -> None:
-        """Saves a checkpoint asynchronously, after pushing the records that it refers to.
+        """Saves a checkpoint asynchronously.
 
         done: if it lies within an epoch, tasks of the epoch that have been attempted.
         """
-        self._push()
         within = {"within": {name: state() for name, state in self.within.items()}} if done else {}
         if self._partial:  # one at a time
             (self._checkpoints if done else self._partial).wait()
@@ -306,17 +302,6 @@ class Session:
             done,
         )
         self._saved = time.monotonic()
-
-    def _push(self) -> None:
-        if processes.is_writer():
-            self._store.push()
-
-    def _push_what_is_left(self) -> None:
-        """Pushes a failed run's files for inspection; nothing depends on them."""
-        try:
-            self._push()
-        except OSError as error:
-            logging.warning("%s", error)
 
     # -- randomness, display and clock ---------------------------------------------------------------
 

@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 from absl import logging
 
-from genenv_jax.keys import as_line
 from genenv_jax.parallel import processes
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings
-from genenv_jax.signals import held
+from genenv_jax.system.keys import as_line
+from genenv_jax.system.signals import held
 
 # Rows with the same columns, by table name; a cell is text, a number or None.
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]

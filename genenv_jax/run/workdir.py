@@ -1,8 +1,7 @@
 """The files of a run: its settings, its append-only records, and how a resumed run reopens both.
 
-In a multi-process run the workdir lies on storage that all processes see, or each has a mirror of a workdir
-in Cloud Storage (`run.remote`).  The first process writes and all read.  They all read the same, so they make
-the same decisions.
+In a multi-process run the workdir lies on storage that all processes see.  The first process writes and all
+read.  They all read the same, so they make the same decisions.
 """
 
 from __future__ import annotations
@@ -22,15 +21,14 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.models import huggingface
-from genenv_jax.ownership import RUN, owned, refuse_other, remove_stale
 from genenv_jax.parallel import processes
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing
 from genenv_jax.run.jsonl import JsonLines, read_json, write_json
 from genenv_jax.run.metrics import MetricWriter, step_of
-from genenv_jax.run.remote import Store, shared
 from genenv_jax.run.tracking import Tracker
 from genenv_jax.settings import flatten
+from genenv_jax.system.ownership import RUN, owned, refuse_other, remove_stale
 
 # Settings that may change when a run is resumed, since they do not change its results; `mesh` to
 # `micro_batches` change rounding only (a preempted run may get another slice).
@@ -75,7 +73,6 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
     Raises:
       ValueError: on every process, naming those that do not see what process 0 writes there.
     """
-    workdir = shared(workdir)
     if processes.is_writer():
         if workdir.exists() and not workdir.is_dir():
             raise NotADirectoryError(f"{setting}={workdir} is a file: expected a directory")
@@ -105,8 +102,6 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
 def lock(workdir: pathlib.Path) -> Iterator[None]:
     """Locks the workdir for this run within the block, and removes leftovers of a killed run.
 
-    A mirror then holds what a resume reads.
-
     In a run with several processes, the first one holds the lock.
 
     Raises ValueError, saying who holds it since when, if another run does, or whose it is otherwise.
@@ -118,9 +113,7 @@ def lock(workdir: pathlib.Path) -> Iterator[None]:
             stack.enter_context(owned(workdir / "run.lock", f"--workdir={workdir}"))
             for directory in (workdir, workdir / "held_out"):
                 remove_stale(directory)
-            stack.enter_context(Store(workdir).owned())
         processes.barrier("workdir is held")
-        Store(workdir).fetch()
         yield
 
 
@@ -156,7 +149,7 @@ class RunSettings:
             pass
         except ValueError as damage:
             error = damage
-        host = newest_host(shared(self._workdir) / "checkpoints")
+        host = newest_host(self._workdir / "checkpoints")
         copy = host["parts"].get("settings") if host else None
         if copy is not None and processes.is_writer():
             logging.warning(
@@ -237,9 +230,9 @@ def _written(workdir: pathlib.Path) -> list[pathlib.Path]:
 def _check_checkpoints(workdir: pathlib.Path) -> None:
     """Raises ValueError if a run was here, but not its checkpoints: to start anew would replace its files.
 
-    The folder is made before anything is written.  A bucket has no folders; see `set_aside`.
+    The folder is made before anything is written.
     """
-    if shared(workdir) != workdir.absolute() or (workdir / "checkpoints").exists():
+    if (workdir / "checkpoints").exists():
         return
     if written := _written(workdir):
         raise ValueError(

@@ -28,13 +28,13 @@ from typing import Any
 from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark
-from genenv_jax.ownership import remove_stale
 from genenv_jax.parallel import processes
 from genenv_jax.scoring import isolation, requests
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.worker import NoAnswer, Worker
 from genenv_jax.settings import Settings, within
+from genenv_jax.system.ownership import remove_stale
 
 Key = tuple[int, int]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from typing import TYPE_CHECKING
 
 from genenv_jax.benchmarks.base import Benchmark, Task
-from genenv_jax.config import Config
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.session import Session
 from genenv_jax.scoring.scorer import Scorer
@@ -18,6 +18,9 @@ from genenv_jax.tasks.seeds import SeedSource, SeedTasks
 from genenv_jax.tasks.simulated import SimulatorTasks, static_tasks
 from genenv_jax.tasks.sources import ORACLE, SEEDS, SIMULATOR, STATIC, TaskSource
 from genenv_jax.tasks.teacher import Teacher
+
+if TYPE_CHECKING:
+    from genenv_jax.config import Config
 
 _FILE = "fixed_tasks.jsonl"
 

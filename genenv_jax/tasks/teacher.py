@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
-from genenv_jax.keys import check_url
 from genenv_jax.parallel import processes
 from genenv_jax.players.endpoint import (
     BudgetSpent,
@@ -37,6 +36,7 @@ from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.scoring.verification import PROVEN
 from genenv_jax.settings import Settings, within
+from genenv_jax.system.keys import check_url
 from genenv_jax.tasks.generation import Generation
 
 REFUSED = "refused"  # the server refused to answer this prompt
@@ -138,7 +138,7 @@ class Teacher:
         tasks: list[Task] = []
         path = self._workdir / "teacher_generations.jsonl"
         self._records = JsonLines(path, read_only=not processes.is_writer())
-        self._records.truncate(0)
+        self._records.clear()
         with contextlib.closing(self._records), Scorer(self._benchmark, str, scoring) as scorer:
             while len(tasks) < count:
                 asked = len(generations)

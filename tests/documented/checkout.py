@@ -17,7 +17,7 @@ from tests.commands import QUICK, ROOT, call
 from tests.documented.blocks import Invocation
 
 # Names that stand for a reader's own.
-PLACEHOLDERS = {"--config=CONFIG": QUICK, "gs://BUCKET/runs/RUN": "runs/quickstart"}
+PLACEHOLDERS = {"--config=CONFIG": QUICK}
 # The tests' devices are eight, a reader's usually one.
 ONE_DEVICE = ("--config.mesh.data=1", "--config.mesh.fsdp=1", "--config.mesh.tensor=1")
 # The quickstart, cut down.
@@ -91,7 +91,7 @@ class Checkout:
             if name in ("--model", "--config.model.path") and not (self.root / value).is_dir():
                 argument = f"{name}={self.model}"
             elif name == "--workdir":
-                argument = f"{name}={value.removeprefix('gs://').lstrip('/')}"
+                argument = f"{name}={value.lstrip('/')}"
             found.append(PLACEHOLDERS.get(argument, argument))
         return found
 

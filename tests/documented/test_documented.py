@@ -99,6 +99,7 @@ TOOLS = ("envsubst", "id", "mkdir")
 NOT_RUN = {
     "vllm": "a server that needs an accelerator; tests/evaluate asks a stand-in",
     "sglang.launch_server": "likewise",
+    "gcsfuse": "mounts a bucket of a cloud; tests/launch starts a stand-in",
 }
 
 

@@ -103,7 +103,7 @@ def test_a_signal_is_passed_on_and_the_suite_continues(tmp_path, signum):
     code = (
         "import pathlib\n"
         "from genenv_jax.experiment.plan import make_plan\n"
-        "from genenv_jax import signals\n"
+        "from genenv_jax.system import signals\n"
         "from genenv_jax.experiment.runner import Runner\n"
         "from tests.experiment.suites import FAKE, arm, fake_suite\n"
         f"suite = {suite}\n"

@@ -13,6 +13,7 @@ import pytest
 
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface import writer
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel.rules import param_shapes
 from tests import tiny
@@ -144,7 +145,7 @@ def test_bfloat16_activations_stay_close(tmp_path, stored):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_our_directory_in_transformers(tmp_path, torch, name):
+def test_our_directory_in_transformers(tmp_path, monkeypatch, torch, name):
     """Parameters that were made here, exported with an index, say the same there."""
     options = {k: v for k, v in MODELS[name].items() if k != "tokenizer"}
     hf_config = tiny.config_dict(**options)
@@ -153,7 +154,8 @@ def test_our_directory_in_transformers(tmp_path, torch, name):
     params = jax.tree.map(
         lambda x: jnp.asarray(rng.normal(0.3, 0.3, x.shape), jnp.float32), param_shapes(config)
     )
-    path = huggingface.save_model(tmp_path / "out", params, hf_config, max_shard_bytes=10_000)
+    monkeypatch.setattr(writer, "MAX_SHARD_BYTES", 10_000)
+    path = huggingface.save_model(tmp_path / "out", params, hf_config)
     assert (path / "model.safetensors.index.json").is_file()
     theirs, info = torch.transformers.AutoModelForCausalLM.from_pretrained(
         path, attn_implementation="eager", output_loading_info=True

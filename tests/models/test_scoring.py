@@ -48,13 +48,6 @@ def want(params):
     return logp, entropy
 
 
-def test_mask():
-    mask = make_batch().mask
-    assert mask.shape == (B, G, C) and mask.dtype == jnp.float32
-    np.testing.assert_array_equal(mask.sum(axis=-1), LENGTHS)
-    assert mask[1, 0].tolist() == [1, 0, 0, 0]
-
-
 @pytest.mark.parametrize("chunk", [24, 7])  # of 24 tokens: one chunk, and four with padding
 def test_against_full_passes(params, want, chunk):
     got = jax.jit(completion_logprobs, static_argnums=(2, 3))(params, make_batch(), CONFIG, chunk)

@@ -20,7 +20,6 @@ from tests.parallel.launch import (
     toy_run,
     workers,
 )
-from tests.run.fake_gcs import FakeGcs
 from tests.runs import EPISODES, lines, toy_config
 
 # -- real processes -------------------------------------------------------------------------------------
@@ -143,41 +142,6 @@ def test_a_signal_to_one_within_a_batch_ends_all_after_it(runs):
     (saved,) = (workdir / "within_epoch").iterdir()
     assert int(saved.name) > 8
     finish(workdir, toy_run(workdir, 2, *settings))
-    assert_equal_runs(workdir, two, tolerance=0.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("struck", ["checkpoints/2", "within_epoch/1000008"])
-def test_killed_processes_continue_in_a_bucket(runs, monkeypatch, struck):
-    """Without any file that they share.  Both are killed while they write their shards."""
-    pytest.importorskip("gcsfs")
-    two, gcs = runs[1], FakeGcs("bucket")
-    for name, value in gcs.environment.items():
-        monkeypatch.setenv(name, value)
-    workdir = two.parent / f"bucket-{struck[:6]}"
-    settings = ["--config.epochs=2", "--workdir=gs://bucket/run"]
-    if struck.startswith("within"):
-        settings.append("--config.checkpoint.minutes=1e-9")
-    started = toy_run(workdir, 2, *settings)
-
-    def strike(_, name):
-        if name.startswith(f"run/{struck}/agent/ocdbt.process_1"):
-            for process in started:
-                process.kill()
-
-    gcs.changed = strike
-    codes, texts = end(started, workdir.with_suffix(".log"), 900)
-    gcs.changed = lambda bucket, name: None
-    objects = gcs.buckets["bucket"]
-    assert codes == [-signal.SIGKILL] * 2, texts
-    assert "run/checkpoints/1/commit_success.txt" in objects
-    assert f"run/{struck}/commit_success.txt" not in objects
-    finish(workdir, toy_run(workdir, 2, *settings))
-    for name, data in objects.items():
-        path = workdir / name.removeprefix("run/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    gcs.close()
     assert_equal_runs(workdir, two, tolerance=0.0)
 
 

@@ -1,4 +1,4 @@
-"""JSON-lines files: durable appends, damage, the way back to a checkpoint; files that are whole or absent."""
+"""JSON-lines files: durable appends and damage; files that are whole or absent."""
 
 import json
 import os
@@ -69,21 +69,6 @@ def test_a_failed_write_leaves_the_file_as_it_was(file, monkeypatch):
     assert list(file) == RECORDS
 
 
-def test_a_resumed_run_writes_the_same_bytes(file, tmp_path):
-    file.append(RECORDS[:1])
-    offset = file.offset()
-    assert offset == len(file.path.read_bytes())
-    file.append(RECORDS[1:])
-    whole = file.path.read_bytes()
-    for torn in range(offset, len(whole)):  # killed at any byte of the second append
-        path = tmp_path / "torn.jsonl"
-        path.write_bytes(whole[:torn])
-        resumed = JsonLines(path)
-        resumed.truncate(offset)
-        resumed.append(RECORDS[1:])
-        assert path.read_bytes() == whole
-
-
 @pytest.mark.parametrize("whole", [b"", b'{"a": 1}\n', b'{"a": "' + b"x" * 200_000 + b'"}\n'])
 @pytest.mark.parametrize("torn", [b"", b'{"b', b"y" * 150_000])
 def test_a_torn_last_line_is_cut_off_when_the_file_is_opened(tmp_path, whole, torn):
@@ -92,20 +77,6 @@ def test_a_torn_last_line_is_cut_off_when_the_file_is_opened(tmp_path, whole, to
     assert len(list(iter_jsonl(path))) == whole.count(b"\n")  # and ignored by a reader
     JsonLines(path)
     assert path.read_bytes() == whole
-
-
-def test_truncate(file):
-    file.append(RECORDS)
-    size = file.offset()
-    file.truncate(size)
-    assert list(file) == RECORDS
-    with pytest.raises(ValueError, match=rf"records\.jsonl has {size} bytes.* it had {size + 1};"):
-        file.truncate(size + 1)
-    with pytest.raises(ValueError, match=rf"byte {size - 1} lies inside a line"):
-        file.truncate(size - 1)
-    assert file.offset() == size  # and is left alone
-    file.truncate(0)
-    assert list(file) == []
 
 
 @pytest.mark.parametrize(
@@ -162,8 +133,10 @@ def test_a_read_only_file_is_left_alone(tmp_path):
     JsonLines(path).append([{"a": 1}])
     other = JsonLines(path, read_only=True)
     assert other.append([{"a": 2}]) == 1
-    other.truncate(0)
+    other.clear()
     assert list(other) == [{"a": 1}]
+    JsonLines(path).clear()
+    assert list(other) == []
     JsonLines(tmp_path / "none.jsonl", read_only=True)
     assert not (tmp_path / "none.jsonl").exists()
 

@@ -134,7 +134,7 @@ def test_a_terminal_has_a_line_that_goes(clock, terminal):
     assert rows[0].split() == ["epoch", "held-out", "time", "left"]
     assert rows[1].split() == ["0/2", "0.25", "8.0", "s"]
     assert rows[2].split() == ["1/2", "0.31", "0:30", "0:30"]
-    assert "generate" not in rows[2] and progress._live is None
+    assert "generate" not in rows[2] and not progress._live.live.is_started
 
 
 def test_the_longest_line_fits_eighty_columns(clock, terminal, monkeypatch):
@@ -171,7 +171,8 @@ def test_phases_inside_one_another_and_a_failure_leave_no_line(clock, terminal):
         "epoch 1/1  score  stopped after 0.0 s",
         "epoch 1/1  update  stopped after 0.0 s",
     ]
-    assert progress._live is None and "\x1b[?25h" in lines[-1]  # the cursor is back
+    assert not progress._live.live.is_started
+    assert "\x1b[?25h" in terminal.getvalue()  # the cursor is back
 
 
 def test_a_display_never_stops_a_run(clock, capsys):

@@ -13,7 +13,6 @@ import types
 
 import pytest
 
-from genenv_jax import signals
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.config import default_config, validate
 from genenv_jax.parallel import processes
@@ -21,6 +20,7 @@ from genenv_jax.run import tracking
 from genenv_jax.run.metrics import MetricWriter
 from genenv_jax.run.samples import answer_row, generation_row, spread
 from genenv_jax.run.tracking import Trackers, TrackingConfig
+from genenv_jax.system import signals
 from tests.run.fake_trackers import Failing, FakeTracker, install
 
 HAS_TENSORBOARD = all(importlib.util.find_spec(n) for n in ("tensorflow", "tensorboard"))

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from genenv_jax.run.digests import of_file
+from genenv_jax.run.digests import Growing
 from genenv_jax.run.workdir import RunFiles, RunSettings, check_files, lock, set_aside
 from tests import tiny
 
@@ -63,7 +63,7 @@ def test_its_files_are_compared_with_a_checkpoints(tmp_path):
     for name in NAMES:
         (tmp_path / f"{name}.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
     lengths = dict.fromkeys(NAMES, 9)
-    digests = {name: of_file(tmp_path / f"{name}.jsonl", 9) for name in NAMES}
+    digests = {name: Growing(tmp_path / f"{name}.jsonl")(9) for name in NAMES}
     host = {"offsets": lengths, "digests": digests}
     file = tmp_path / "d_env.jsonl"
     check_files(tmp_path, host)
@@ -84,13 +84,13 @@ def test_what_was_compared_is_not_read_again_for_the_next_checkpoint(tmp_path):
     for name in (*NAMES, "timing"):
         (tmp_path / f"{name}.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
     lengths = dict.fromkeys((*NAMES, "timing"), 12)
-    wanted = {name: of_file(tmp_path / f"{name}.jsonl", 12) for name in NAMES}
+    wanted = {name: Growing(tmp_path / f"{name}.jsonl")(12) for name in NAMES}
     compared = check_files(tmp_path, {"offsets": lengths, "digests": wanted})
     assert set(compared) == set(NAMES)
     files = RunFiles(tmp_path, None, lengths, compared)
     files.tasks.append([{"epoch": 2}])
     digests = files.digests()
-    assert digests == {name: of_file(tmp_path / f"{name}.jsonl") for name in (*NAMES, "timing")}
+    assert digests == {name: Growing(tmp_path / f"{name}.jsonl")() for name in (*NAMES, "timing")}
     with (tmp_path / "tasks.jsonl").open("r+") as file:
         file.write("[")  # behind its back
     assert files.digests() == digests

@@ -27,7 +27,7 @@ from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters, words
-from genenv_jax.keys import as_line
+from genenv_jax.system.keys import as_line
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 # Words that say nothing about the relation that a question asks for.

@@ -42,7 +42,7 @@ from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, meaning_of, tools_message
 from genenv_jax.benchmarks.wording import fold, letters, words
-from genenv_jax.keys import as_line
+from genenv_jax.system.keys import as_line
 
 _MAX_ANSWER = 8_192  # characters of an agent's answer that are read
 # The characters that distinguish tasks: letters, digits and arithmetic signs.

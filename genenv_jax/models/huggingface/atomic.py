@@ -8,8 +8,8 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
-from genenv_jax.ownership import scratch_name
-from genenv_jax.signals import held
+from genenv_jax.system.ownership import scratch_name
+from genenv_jax.system.signals import held
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,9 +35,7 @@ HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.mo
 HUB_LEFT_OUT = tuple(f"*/{name}" for name in HUB_FILES if name != "*.jinja")
 
 
-def resolve(
-    path_or_hub_id: str | os.PathLike, revision: str | None = None, weights: bool = True
-) -> pathlib.Path:
+def resolve(path_or_hub_id: str | os.PathLike, weights: bool = True) -> pathlib.Path:
     """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
 
     Fetches only the configuration, tokenizer, safetensors files (with `weights`) and the card, all from the
@@ -61,7 +60,6 @@ def resolve(
         return pathlib.Path(
             huggingface_hub.snapshot_download(
                 name,
-                revision=revision,
                 allow_patterns=[x for x in HUB_FILES if weights or x != "*.safetensors"],
                 ignore_patterns=list(HUB_LEFT_OUT),
             )
@@ -75,9 +73,14 @@ def resolve(
         reason = " ".join(str(error).split())[:300]
         raise FileNotFoundError(
             f"{name} is neither a directory nor a model on the hub; tried the directory "
-            f"{path.absolute()} and the hub repository {name!r} "
-            f"(revision {revision or 'main'}): {type(error).__name__}: {reason}"
+            f"{path.absolute()} and the hub repository {name!r}: {type(error).__name__}: {reason}"
         ) from error
+
+
+def on_hub(name: object) -> bool:
+    """Whether `name` can be a model's name on the hub, and is not a local directory."""
+    known = isinstance(name, str) and re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name)
+    return bool(known) and not os.path.isdir(str(name))
 
 
 def refuse_pointer(file: pathlib.Path) -> None:

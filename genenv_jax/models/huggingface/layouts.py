@@ -14,7 +14,7 @@ import numpy as np
 from flax import traverse_util
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.parallel.rules import param_shapes
+from genenv_jax.models.transformer import param_shapes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,10 +28,12 @@ from genenv_jax.models.huggingface.directory import (
     tokenizer_files,
 )
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
-from genenv_jax.models.huggingface.tensors import all_finite
+from genenv_jax.models.huggingface.tensors import all_finite, to_host
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
 from genenv_jax.models.rope_scaling import spell_rope
 from genenv_jax.typing import Array, Params
+
+MAX_SHARD_BYTES = 5_000_000_000
 
 
 def save_model(
@@ -41,15 +43,14 @@ def save_model(
     tokenizer: Any = None,
     *,
     generation_config: Mapping[str, Any] | None = None,
-    dtype: Any = None,
     lora: LoraConfig | None = None,
-    max_shard_bytes: int = 5_000_000_000,
     overwrite: bool = False,
     notes: Mapping[str, Mapping[str, Any] | str] | None = None,
 ) -> pathlib.Path:
     """Writes a model directory that Hugging Face transformers and vLLM load.
 
     The directory appears whole or not at all: it is written under a temporary name, flushed and renamed.
+    Weights larger than `MAX_SHARD_BYTES` are split into several files with an index.
     Process 0 writes.  If arrays are spread over several processes, all of them must call this.
 
     Args:
@@ -61,9 +62,7 @@ def save_model(
         not read files that a newer version saved.  None: no tokenizer.
       generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
         `hf_config`, then to the tokenizer's.
-      dtype: dtype on disk; by default the parameters' own, or float32 with `lora`.
-      lora: `params` also hold these adapters, which are merged in float32, layer by layer.
-      max_shard_bytes: weights larger than this are split into several files with an index.
+      lora: `params` also hold these adapters, which are merged, and written, in float32, layer by layer.
       overwrite: replace `path` if it exists.
       notes: more files to write, by name: a text, or an object to write as JSON.
     Returns:
@@ -71,7 +70,7 @@ def save_model(
     Raises:
       FileNotFoundError: `tokenizer` is a directory without a tokenizer.json.
       FileExistsError: `path` exists, is not an empty directory, and `overwrite` is false.
-      ValueError: the parameters do not fit `hf_config`, or hold NaN or infinity in `dtype`.
+      ValueError: the parameters do not fit `hf_config`, or hold NaN or infinity.
     """
     path = pathlib.Path(path)
     if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -93,8 +92,7 @@ def save_model(
             f"parameters do not fit the configuration: {name} has shape {have.get(name)}, expected "
             f"{shapes.get(name)}"
         )
-    own = jnp.float32 if lora else flat["embedding"].dtype
-    dtype = jnp.dtype(own if dtype is None else dtype)
+    dtype = jnp.dtype(jnp.float32 if lora else flat["embedding"].dtype)
     generation = dict(generation_config or {})
     if generation.get("eos_token_id") is None:
         eos = hf_config.get("eos_token_id")
@@ -123,7 +121,7 @@ def save_model(
                     shutil.copyfile(file, target)
             elif tokenizer is not None:
                 tokenizer.save_pretrained(folder)
-        _save_weights(folder, flat, adapters, config, dtype, max_shard_bytes)
+        _save_weights(folder, flat, adapters, config, dtype)
     arrays = [leaf for leaf in flat.values() if isinstance(leaf, jax.Array)]
     if not all(array.is_fully_addressable for array in arrays):
         # All processes return once the directory is complete.  Its path may differ between them.
@@ -137,7 +135,6 @@ def _save_weights(
     adapters: Mapping[str, tuple[Array, Array, float]],
     config: TransformerConfig,
     dtype: np.dtype,
-    max_shard_bytes: int,
 ) -> None:
     """Writes the tensors shard by shard; if `folder` is None, only takes part in gathering them.
 
@@ -155,7 +152,7 @@ def _save_weights(
     total = filled = 0
     for layer, name in entries:
         size = math.prod(flat[name].shape[layer is not None :]) * dtype.itemsize
-        if shards[-1] and filled + size > max_shard_bytes:
+        if shards[-1] and filled + size > MAX_SHARD_BYTES:
             shards.append([])
             filled = 0
         shards[-1].append((layer, name))
@@ -167,7 +164,7 @@ def _save_weights(
         file = WEIGHTS if one else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {}
         for layer, name in shard:
-            x = _to_host(flat[name], layer, adapters.get(name))
+            x = to_host(_layer(flat[name], layer, adapters.get(name)))
             if folder is not None:
                 key = LAYOUTS[name].key.format(layer)
                 tensors[key] = LAYOUTS[name].write(x.astype(dtype))
@@ -181,21 +178,19 @@ def _save_weights(
         _write_json(folder / INDEX, index)
 
 
-def _to_host(
+def _layer(
     x: Array | np.ndarray, layer: int | None, adapter: tuple[Array, Array, float] | None
-) -> np.ndarray:
-    """Copies a parameter, or one layer of it merged with its adapter, in full to this host."""
+) -> Array | np.ndarray:
+    """A parameter, or one layer of it merged with its adapter."""
     if adapter:
         *pair, scale = adapter
         one = [jax.lax.dynamic_index_in_dim(leaf, layer) for leaf in (x, *pair)]
         x, layer = merge_kernel(*one, scale), 0
+    if layer is None:
+        return x
     if isinstance(x, np.ndarray):
-        return x if layer is None else x[layer]
-    if layer is not None:
-        x = jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
-    if not x.is_fully_addressable:
-        x = multihost_utils.process_allgather(x, tiled=True)
-    return np.asarray(x)
+        return x[layer]
+    return jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
 
 
 def _write_json(file: pathlib.Path, value: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from genenv_jax.signals import BOTH, ending, held
+from genenv_jax.system.signals import BOTH, ending, held
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -12,8 +12,8 @@ import threading
 
 import pytest
 
-from genenv_jax import ownership
-from genenv_jax.ownership import (
+from genenv_jax.system import ownership
+from genenv_jax.system.ownership import (
     EVALUATION,
     RUN,
     SUITE,
@@ -25,7 +25,7 @@ from genenv_jax.ownership import (
 
 HOLD = """
 import pathlib, sys, time
-from genenv_jax.ownership import owned
+from genenv_jax.system.ownership import owned
 
 with owned(pathlib.Path(sys.argv[1]), "it"):
     print("held", flush=True)
@@ -161,7 +161,7 @@ def test_what_the_dead_left_is_swept(tmp_path):
     child = subprocess.run(
         [
             *(sys.executable, "-c"),
-            "import pathlib, sys; from genenv_jax.ownership import scratch_name as name\n"
+            "import pathlib, sys; from genenv_jax.system.ownership import scratch_name as name\n"
             "path = pathlib.Path(sys.argv[1]) / 'agent'\n"
             "name(path).mkdir(); (name(path) / 'x').touch(); name(path, 'old').mkdir()\n"
             "name(path.with_name('config.json')).touch()",

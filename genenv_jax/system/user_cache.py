@@ -1,4 +1,4 @@
-"""The directory for what later runs of the user may need: trained models, compiled programs, mirrors."""
+"""The directory for what later runs of the user may need: trained models and compiled programs."""
 
 from __future__ import annotations
 
