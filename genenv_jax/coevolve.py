@@ -100,22 +100,19 @@ class Coevolution:
         self.mixture = Mixture(seeds.tasks, asked, *shares, buffer, config.seed)
         self.agent_trainer = AgentTrainer(self.agent, benchmark, self.scorer, session)
         self.objective = Objective(config.curriculum, config.simulator, benchmark)
-        self.simulator_trainer = make_simulator_trainer(
-            self.simulator, benchmark, config.tasks.source == "simulator", session
-        )
-        engines = config.evaluation.engines(
-            config.limits, config.sampling, self.agent.model, host.put
-        )
+        self.simulator_trainer = make_simulator_trainer(self.simulator, benchmark, session)
+        rows = config.sampling.batch_size or config.evaluation.batch_size
         self.held_out = HeldOut(
-            config.evaluation, self.agent, eval_tasks, benchmark, self.scorer, engines, session
+            config.evaluation, self.agent, eval_tasks, benchmark, self.scorer, session, rows
         )
         parts = {"settings": settings, "source": self.source, "verifier": verifier}
         parts["skills"] = self.objective.skill_rates
         for name, part in (parts | {"replay": buffer}).items():
             session.register(name, part)
         session.register_trained("agent", self.agent)
-        session.register_trained("simulator", self.simulator)
-        session.register_engines([self.agent.engine, self.simulator.engine, *engines.values()])
+        if self.simulator.trained:
+            session.register_trained("simulator", self.simulator)
+        session.register_engines([self.agent.engine, self.simulator.engine])
         if weights:
             settings.write(host.model.path)
         self.cards = functools.partial(

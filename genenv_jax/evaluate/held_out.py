@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,16 +14,14 @@ from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.intervals import evaluation_metrics
-from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.agent import Agent
-from genenv_jax.players.lengths import LimitsConfig
-from genenv_jax.players.policy import Policy, make_engine
+from genenv_jax.players.policy import Policy
 from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.samples import answer_row, spread
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Engine, OnCompletion, SamplingConfig, bucket, ignore
+from genenv_jax.sampling.engine import Engine, OnCompletion, bucket, ignore
 from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
@@ -74,20 +71,6 @@ class EvaluationConfig(Settings):
         """The held-out tasks that are scored, or the seeds: all, or `max_tasks` spread evenly over them."""
         tasks = benchmark.tasks(split)
         return spread(tasks, self.max_tasks or len(tasks))
-
-    def engines(
-        self,
-        limits: LimitsConfig,
-        sampling: SamplingConfig,
-        model: LanguageModel,
-        put: Callable[[Any], Any],
-    ) -> dict[str, Engine]:
-        """The samplers of the agent's held-out answers, by mode."""
-        rows = sampling.batch_size or self.batch_size
-        return {
-            mode: make_engine(model, limits, put, "agent", *how, rows, sampling.lanes)
-            for mode, how in self.modes().items()
-        }
 
 
 def evaluate(
@@ -160,8 +143,8 @@ class HeldOut:
       agent: the agent to evaluate.
       tasks: held-out tasks.
       benchmark, scorer: score the agent's answers.
-      engines: by mode, see `EvaluationConfig.engines`.
       session: the run's session.
+      max_concurrent: tasks that are answered at the same time.
     """
 
     def __init__(
@@ -171,12 +154,17 @@ class HeldOut:
         tasks: Sequence[Task],
         benchmark: Benchmark,
         scorer: Scorer,
-        engines: dict[str, Engine],
         session: Session,
+        max_concurrent: int,
     ):
         self._config, self._agent, self._tasks = config, agent, tasks
         self._benchmark, self._scorer = benchmark, scorer
-        self._engines, self._session = engines, session
+        self._session = session
+        sampler = dataclasses.replace(agent.engine, batch_size=max_concurrent)
+        self._engines = {
+            mode: sampler.drawing(group_size=samples, temperature=temperature)
+            for mode, (samples, temperature) in config.modes().items()
+        }
 
     def after(self, epoch: int) -> dict[str, float]:
         """Held-out metrics after an epoch if an evaluation is due, else {}."""

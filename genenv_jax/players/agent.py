@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from genenv_jax.players.player import Player, PlayerConfig, Setup
+from genenv_jax.players.player import Player, PlayerConfig
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.advantages import ADVANTAGES
 from genenv_jax.rl.losses import LossConfig
@@ -46,20 +46,15 @@ class AgentConfig(PlayerConfig, LossConfig):
         if self.base_share + self.replay_share >= 1:
             raise ValueError("base_share + replay_share must leave room for fresh tasks (< 1)")
 
+    @property
+    def draws(self) -> tuple[int, float]:
+        return self.group_size, 1.0  # GRPO's ratio is to the policy that sampled
+
 
 class Agent(Player):
-    """See the module's docstring.
-
-    Args:
-      setup, trained: see `Player`.
-      config: its settings.
-    """
+    """See the module's docstring."""
 
     config: AgentConfig
-
-    def __init__(self, setup: Setup, config: AgentConfig, trained: Params):
-        # GRPO's ratio is to the policy that sampled, hence temperature 1.
-        super().__init__(setup, config, trained, "agent", config.group_size, temperature=1.0)
 
     def policy(self, key: PRNGKey) -> Policy:
         """The current agent as a policy that samples with `key`."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -15,43 +14,11 @@ from genenv_jax.benchmarks.base import Message, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.conversations import Conversations
-from genenv_jax.players.lengths import LimitsConfig
-from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, OnCompletion, Rollouts
 from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.typing import Params, PRNGKey
-
-
-def make_engine(
-    model: LanguageModel,
-    limits: LimitsConfig,
-    put: Callable[[Any], Any],
-    role: str,
-    samples: int,
-    temperature: float,
-    max_concurrent: int,
-    lanes: int,
-) -> Engine:
-    """The sampler of a role, "agent" or "simulator".
-
-    Args:
-      model: its decoder and end tokens.
-      put: see `Engine`.
-      samples: samples per prompt, at `temperature`.
-      max_concurrent, lanes: prompts, and completions of each, that are decoded together; see `Engine`.
-    """
-    prompt, response, episode = limits.of(role)
-    return Engine(
-        model.config,
-        SamplingParams(response, samples, model.eos_ids, temperature=temperature),
-        max_concurrent,
-        limits.buckets(prompt),
-        put,
-        lanes,
-        episode=episode,
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +53,7 @@ class Policy(ChatModel):
     @functools.cached_property
     def turns(self) -> Engine:
         """The engine that draws one sample per conversation."""
-        options = dataclasses.replace(self.engine.options, group_size=1)
-        return dataclasses.replace(self.engine, options=options)
+        return self.engine.drawing(group_size=1)
 
     def answer(
         self, conversations: Sequence[list[Message]], on_completion: OnCompletion

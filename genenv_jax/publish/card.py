@@ -62,7 +62,7 @@ def of_run(
     metrics = read_steps(workdir / "metrics.jsonl")
     last = metrics[max(metrics)]
     totals = {name: last.get(f"{name}/total") for name in ("rollouts", "tokens")}
-    trained = role == "agent" or (config.simulator.train and config.tasks.source == "simulator")
+    trained = role == "agent" or config.trains_simulator
     context = {
         "fingerprint": read_json(workdir / "config.json", "settings").get("fingerprint", ""),
         "trained": trained,

@@ -243,6 +243,10 @@ class Engine:
         default_factory=lambda: {"prefill": 0.0, "decode": 0.0}, compare=False
     )
 
+    def drawing(self, **options: Any) -> Engine:
+        """The same sampler with other `SamplingParams`."""
+        return dataclasses.replace(self, options=dataclasses.replace(self.options, **options))
+
     def __call__(
         self,
         params: Params,

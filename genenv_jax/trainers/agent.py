@@ -295,13 +295,13 @@ class AgentTrainer:
     def _batch(
         self, rollouts: Rollouts, advantages: np.ndarray, rows: Sequence[int]
     ) -> learner.GRPOBatch:
-        """A mini-batch on the devices; the old log-probs are placeholders for the reference's."""
+        """A mini-batch on the devices, without the reference's log-probs."""
         agent = self._agent
         arrays = [rollouts.logprobs, advantages]
         if agent.recomputes:  # the step recomputes them itself
             arrays.append(np.ones(advantages.shape, np.float32))
         batch, old, *rest = agent.put(agent.minibatch(rollouts, rows, *arrays))
-        return learner.GRPOBatch(batch, old, old, *rest)
+        return learner.GRPOBatch(batch, old, None, *rest)
 
 
 def _record(

@@ -325,15 +325,9 @@ class PolicyGradient(_Learning):
         return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape), first)
 
 
-def make_simulator_trainer(
-    simulator: Simulator, benchmark: Benchmark, writes_tasks: bool, session: Session
-) -> Frozen:
-    """The trainer that `config.simulator` names.
-
-    benchmark: writes the simulator's prompts.
-    writes_tasks: whether the simulator writes the epochs' tasks; it is not trained on others.
-    """
-    if not (simulator.config.train and writes_tasks):
+def make_simulator_trainer(simulator: Simulator, benchmark: Benchmark, session: Session) -> Frozen:
+    """The trainer that `config.simulator` names.  benchmark: writes the simulator's prompts."""
+    if not simulator.trained:
         return Frozen()
     trainers = {"rwr": Regression, "grpo": PolicyGradient, "hindsight": Hindsight}
     return trainers[simulator.config.method](simulator, benchmark, session)
