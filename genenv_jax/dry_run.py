@@ -116,7 +116,7 @@ def _memory(run: Coevolution) -> str:
     elsewhere = "".join(
         f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items())
     )
-    cache = run.agent.engine.cache_bytes / run.mesh.size
+    cache = run.agent.sampler.cache_bytes / run.mesh.size
     there = platform.device_memory()
     excess = f", MORE than the {size_text(there)} here" if state + cache > there else ""
     return (

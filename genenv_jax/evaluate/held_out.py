@@ -21,8 +21,7 @@ from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.samples import answer_row, spread
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Engine, OnCompletion, bucket, ignore
-from genenv_jax.sampling.episodes import EpisodeEngine
+from genenv_jax.sampling.sampler import OnCompletion, Sampler, bucket, ignore
 from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
@@ -123,16 +122,17 @@ def warm_up(
     played = any(benchmark.is_interactive(task) for task in tasks)
     asked = [benchmark.agent_messages(task) for task in tasks if not benchmark.is_interactive(task)]
     lengths = [policies[0].tokens(messages) for messages in asked]
-    samplers: list[Engine | EpisodeEngine] = []
+    steps: list[WarmUp] = []
     for policy in policies:
-        engine = policy.engine
-        widths = {bucket(length, engine.prompt_buckets, "a task") for length in lengths}
-        samplers.append(dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths))))
+        sampler = policy.sampler
+        widths = {bucket(length, sampler.prompt_buckets, "a task") for length in lengths}
+        narrow = dataclasses.replace(sampler, prompt_buckets=tuple(sorted(widths)))
+        steps += narrow.warm_up(params)
         if played and policy.continues and benchmark.episodes:
-            samplers.append(EpisodeEngine(engine))
+            steps += sampler.warm_up(params, episodes=True)
         elif played:  # an episode's conversation grows through all widths
-            samplers.append(policy.turns)
-    return [step for sampler in samplers for step in sampler.warm_up(params)]
+            steps += policy.turns.warm_up(params)
+    return steps
 
 
 class HeldOut:
@@ -160,8 +160,8 @@ class HeldOut:
         self._config, self._agent, self._tasks = config, agent, tasks
         self._benchmark, self._scorer = benchmark, scorer
         self._session = session
-        sampler = dataclasses.replace(agent.engine, batch_size=max_concurrent)
-        self._engines = {
+        sampler = dataclasses.replace(agent.sampler, batch_size=max_concurrent)
+        self._samplers = {
             mode: sampler.drawing(group_size=samples, temperature=temperature)
             for mode, (samples, temperature) in config.modes().items()
         }
@@ -177,8 +177,8 @@ class HeldOut:
         """The "eval/..." metrics; every step uses the same random draws, so that curves are comparable."""
         metrics, session = {}, self._session
         self._agent.load_for("sample")
-        for mode, engine in self._engines.items():
-            total, name = len(self._tasks) * engine.options.group_size, f"evaluate ({mode})"
+        for mode, sampler in self._samplers.items():
+            total, name = len(self._tasks) * sampler.options.group_size, f"evaluate ({mode})"
             with (
                 session.phase(name, total, "answers", epoch=step) as display,
                 session.measure(name),
@@ -186,7 +186,7 @@ class HeldOut:
                 scores, attempts = evaluate(
                     self._benchmark,
                     self._tasks,
-                    self._policy(engine),
+                    self._policy(sampler),
                     self._scorer,
                     lambda *_, display=display: display.advance(),
                     lambda: session.measure("score"),
@@ -197,7 +197,7 @@ class HeldOut:
                 f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record())
             )
             # Prefer the greedy answers: they are the same for the same agent.
-            if mode == "greedy" or "greedy" not in self._engines:
+            if mode == "greedy" or "greedy" not in self._samplers:
                 self._keep(step, mode, attempts)
         return metrics
 
@@ -251,9 +251,9 @@ class HeldOut:
 
     def warm_up(self) -> list[WarmUp]:
         """Steps that compile evaluations, see `warm_up`."""
-        policies = [self._policy(engine) for engine in self._engines.values()]
+        policies = [self._policy(sampler) for sampler in self._samplers.values()]
         return warm_up(policies, self._benchmark, self._tasks, self._agent.sampling_params)
 
-    def _policy(self, engine: Engine) -> Policy:
+    def _policy(self, sampler: Sampler) -> Policy:
         key = self._session.key(Stream.EVALUATE)
-        return Policy(self._agent.model, engine, self._agent.params, key)
+        return Policy(self._agent.model, sampler, self._agent.params, key)

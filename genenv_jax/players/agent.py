@@ -8,7 +8,6 @@ from genenv_jax.players.player import Player, PlayerConfig
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.advantages import ADVANTAGES
 from genenv_jax.rl.losses import LossConfig
-from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
@@ -59,12 +58,11 @@ class Agent(Player):
     def policy(self, key: PRNGKey) -> Policy:
         """The current agent as a policy that samples with `key`."""
         self.load_for("sample")
-        return Policy(self.model, self.engine, self.params, key)
+        return Policy(self.model, self.sampler, self.params, key)
 
     def warm_up(self) -> list[WarmUp]:
         """Functions that compile every program of sampling, for every planned prompt width."""
-        player = EpisodeEngine(self.engine) if self.engine.episode else self.engine
-        return player.warm_up(self.sampling_params)
+        return self.sampler.warm_up(self.sampling_params, episodes=self.sampler.episode > 0)
 
     def sampling_params(self) -> Params:
         """Loads the parameters for sampling and returns them."""

@@ -37,7 +37,8 @@ from genenv_jax.players.simulator import Simulator
 from genenv_jax.run import streams
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine
+from genenv_jax.sampling.episodes import EpisodeEngine
+from genenv_jax.sampling.sampler import Sampler
 from genenv_jax.typing import Params
 
 PlayerT = TypeVar("PlayerT", bound=Player)
@@ -223,7 +224,7 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
             model=own.model,
             reference=reference,
             config=c,
-            engine=make_engine(config, own, role, *c.draws, rows),
+            sampler=make_sampler(config, own, role, *c.draws, rows),
             optimizer=optimizer,
             state=state,
             widths=config.limits.widths(episode or response),
@@ -233,25 +234,25 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
         )
 
     agent = make(Agent, "agent", config.agent, params[0])
-    cache = agent.engine.cache_bytes / (host.mesh.size if host.mesh else 1)
+    cache = agent.sampler.cache_bytes / (host.mesh.size if host.mesh else 1)
     host.check("weights, moments and the agent's key-value cache", size + cache, _LESS_CACHE)
     return agent, make(Simulator, "simulator", config.simulator, params[1] if learns else None)
 
 
-def make_engine(
+def make_sampler(
     config: Config,
     host: ModelOnMesh,
     role: str,
     samples: int,
     temperature: float,
     max_concurrent: int,
-) -> Engine:
+) -> Sampler:
     """The sampler of a role, "agent" or "simulator": `samples` of each prompt, at `temperature`.
 
     max_concurrent: prompts that are decoded together.
     """
     prompt, response, episode = config.limits.of(role)
-    return Engine(
+    return EpisodeEngine(
         host.model.config,
         SamplingParams(response, samples, host.model.eos_ids, temperature),
         max_concurrent,
@@ -263,12 +264,12 @@ def make_engine(
 
 
 def make_policy(config: Config, host: ModelOnMesh, params: Params, *sampling: Any) -> Policy:
-    """A policy that samples as in a run's evaluations, without training; sampling: see `make_engine`."""
-    engine = make_engine(config, host, *sampling)
-    cache = engine.cache_bytes / (host.mesh.size if host.mesh else 1)
+    """A policy that samples as in a run's evaluations, without training; sampling: see `make_sampler`."""
+    sampler = make_sampler(config, host, *sampling)
+    cache = sampler.cache_bytes / (host.mesh.size if host.mesh else 1)
     host.check("the key-value cache", cache, _LESS_CACHE)
     key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
-    return Policy(host.model, engine, params, key)
+    return Policy(host.model, sampler, params, key)
 
 
 def make_adapters(host: ModelOnMesh, seed: int, number: int) -> Params:

@@ -27,7 +27,7 @@ from genenv_jax.benchmarks.task import TOOLS, Message
 from genenv_jax.keys import SHORTEST, as_line, check_url
 from genenv_jax.models.language_model import TOOL, results_as_users
 from genenv_jax.run.jsonl import JsonLines
-from genenv_jax.sampling.engine import OnCompletion
+from genenv_jax.sampling.sampler import OnCompletion
 from genenv_jax.scoring.attempts import ChatModel
 
 _LONGEST = 1 << 24  # bytes of a response

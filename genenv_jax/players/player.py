@@ -17,7 +17,7 @@ from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import learner
 from genenv_jax.players.offload import Offloader, place
-from genenv_jax.sampling.engine import Engine, Rollouts
+from genenv_jax.sampling.sampler import Rollouts, Sampler
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
@@ -97,7 +97,7 @@ class Player:
       model: configuration and tokenizer; its `config.lora` says whether the player is an adapter.
       reference: what both players start from.
       config: its settings.
-      engine: samples completions of each prompt.
+      sampler: draws completions of each prompt.
       optimizer: of its updates.
       state: trained parameters, float32: all, or the adapters alone; and their moments.  The first update
         destroys them.  A player that is not trained has none: it is the reference.
@@ -110,7 +110,7 @@ class Player:
     model: LanguageModel
     reference: Reference
     config: PlayerConfig
-    engine: Engine
+    sampler: Sampler
     optimizer: optax.GradientTransformation
     state: learner.TrainState
     widths: tuple[int, ...]
@@ -129,7 +129,7 @@ class Player:
     @property
     def buckets(self) -> tuple[int, ...]:
         """Ascending prompt widths."""
-        return self.engine.prompt_buckets
+        return self.sampler.prompt_buckets
 
     @property
     def frozen(self) -> Params:
@@ -152,8 +152,8 @@ class Player:
 
     def blank_batches(self) -> list[Rollouts]:
         """Blank rollouts of one prompt for each shape of an update, to compile it with."""
-        engine = self.engine
-        blank = [Rollouts.empty([[0] * w], engine.options, engine.episode) for w in self.buckets]
+        sampler = self.sampler
+        blank = [Rollouts.empty([[0] * w], sampler.options, sampler.episode) for w in self.buckets]
         return [
             dataclasses.replace(rollouts, lengths=np.full_like(rollouts.lengths, width)).samples(
                 np.arange(group)[None]

@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig
-from genenv_jax.sampling.engine import OnCompletion, Rollouts, ignore
+from genenv_jax.sampling.sampler import OnCompletion, Rollouts, ignore
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 
@@ -95,12 +95,12 @@ class Simulator(Player):
     def __post_init__(self):
         super().__post_init__()
         config = self.config
-        self._initial = dataclasses.replace(self.engine, config=self.reference.config)
-        # (whether it is the trained simulator, its engine), each with its share of a seed's variations.
-        self._engines = [
-            (own, engine.drawing(group_size=count))
-            for own, engine, count in (
-                (True, self.engine, config.variations - config.num_from_initial),
+        self._initial = dataclasses.replace(self.sampler, config=self.reference.config)
+        # (whether it is the trained simulator, its sampler), each with its share of a seed's variations.
+        self._samplers = [
+            (own, sampler.drawing(group_size=count))
+            for own, sampler, count in (
+                (True, self.sampler, config.variations - config.num_from_initial),
                 (False, self._initial, config.num_from_initial),
             )
             if count
@@ -124,7 +124,7 @@ class Simulator(Player):
         prompts = [self.model.encode_messages(messages) for messages in contexts]
         self.load_for(self._sampling)
         parts: list[Rollouts] = []
-        for own, engine in self._engines:
+        for own, sampler in self._samplers:
             first = sum(part.lengths.shape[1] for part in parts)
 
             def finished(i: int, j: int, tokens: list[int], done: bool, first: int = first) -> None:
@@ -133,13 +133,13 @@ class Simulator(Player):
             params = self.params if own else self.reference.params
             # The first writer draws the same numbers as if it were the only one.
             drawn = jax.random.fold_in(key, processes.put(np.uint32(first))) if first else key
-            parts.append(engine(params, prompts, drawn, on_completion=finished))
+            parts.append(sampler(params, prompts, drawn, on_completion=finished))
         return Rollouts.concat(parts, axis=1)
 
     def sampled_tokens(self, generations: Rollouts) -> int:
         """Tokens that models processed for `generate`: each of two writers reads the prompts."""
         prompts = sum(map(len, generations.prompts))
-        return generations.token_count + (len(self._engines) - 1) * prompts
+        return generations.token_count + (len(self._samplers) - 1) * prompts
 
     def generate_initial(
         self,
@@ -181,8 +181,8 @@ class Simulator(Player):
 
         return [
             step
-            for own, engine in self._engines
-            for step in engine.warm_up(functools.partial(params, own))
+            for own, sampler in self._samplers
+            for step in sampler.warm_up(functools.partial(params, own))
         ]
 
     @property

@@ -23,7 +23,7 @@ from genenv_jax.run.checkpoint import pack_arrays, unpack_arrays
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import OnCompletion, Rollouts
+from genenv_jax.sampling.sampler import OnCompletion, Rollouts
 from genenv_jax.scoring.attempts import Attempt, answer
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer

@@ -26,7 +26,7 @@ from genenv_jax.rl.rewards import effective_sample_size
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Rollouts, bucket, take_samples
+from genenv_jax.sampling.sampler import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.trainers import divergence
 from genenv_jax.typing import WarmUp
