@@ -9,9 +9,10 @@ from tests.sampling.uncached import Uncached
 
 def test_a_run_with_another_sampler(cache, tmp_path, monkeypatch):
     """The same texts for the same keys, and the same numbers but for rounding."""
-    run(cache, tmp_path / "engine", epochs=1)
+    settings = {"epochs": 1, "compile_ahead": False}
+    run(cache, tmp_path / "engine", **settings)
     monkeypatch.setattr(build, "EpisodeEngine", Uncached)
-    made = run(cache, tmp_path / "uncached", epochs=1)
+    made = run(cache, tmp_path / "uncached", **settings)
     assert type(made.agent.sampler) is type(made.simulator.sampler) is Uncached
     first, second = tmp_path / "engine", tmp_path / "uncached"
     assert (first / "d_train.jsonl").read_bytes() == (second / "d_train.jsonl").read_bytes()
