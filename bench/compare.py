@@ -1,9 +1,8 @@
-"""genenv_jax against Hugging Face transformers on torch, and against Tunix: the same weights and works.
+"""genenv_jax against Hugging Face transformers on torch: the same weights and works.
 
     python bench/compare.py --sizes=S,M
-    python bench/compare.py --sizes=S --works=sample,grpo --tunix_python=/path/to/tunix/bin/python
     python bench/compare.py --model=/models/SmolLM2-135M-Instruct --benchmark=bfcl \\
-        --works=sample,prefill,score,grpo,long
+        --works=sample,prefill,score,grpo
 
 With --model its weights are real, and prompts are as long as BFCL's; with --benchmark they are those of its
 held-out tasks, in the model's chat template.  Completions that are scored and trained on are random tokens.
@@ -16,9 +15,6 @@ their log-probs of a common batch are compared; beyond 1e-4 the script ends with
 GRPO step's loss and gradient norm are compared likewise.  The floor is the FLOPs that the work needs
 (`bench/floors.py`) at the rate of the fastest float32 matrix product that XLA or torch did on that core
 in the same minutes.
-
-Tunix pins other packages than we do, so it lives in an environment of its own:
-    python3.11 -m venv tunix && tunix/bin/pip install google-tunix==0.1.7
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -48,11 +44,9 @@ from workloads import AT_ONCE, SIZES, Work, huggingface_config, one_thread, with
 
 _HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(_HERE.parent))
-LABELS = {"torch": "HF", "tunix": "Tunix", "ours": "ours", "narrow": "narrow"}
-WORKS = ("sample", "prefill", "score", "grpo", "ragged", "memory")
-LONG = "long"  # of a given model alone
-# Single turns, and for "long" turns of the long context.
-_BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple", "multi_turn_long_context")
+LABELS = {"torch": "HF", "ours": "ours", "narrow": "narrow"}
+WORKS = ("sample", "prefill", "score", "grpo", "ragged")
+_BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple")  # single turns
 OPTIONS = {"bfcl": {"eval_categories": _BFCL, "seed_categories": ()}}
 TOLERANCE = 1e-4  # log-probs, nats
 GRPO_TOLERANCE = 1e-3  # relative, of the first step's loss and gradient norm
@@ -124,7 +118,10 @@ def compare_size(size: str, args: argparse.Namespace, folder: pathlib.Path) -> N
     if args.benchmark:
         todo = on_prompts(todo, args, folder)
     measured: dict[str, Measured] = {}
-    with workers(path, args) as engines:
+    with contextlib.ExitStack() as stack:
+        engines = {
+            k: stack.enter_context(Worker(k, _command(k, path), one_thread())) for k in args.engines
+        }
         gap = check_logprobs(engines, todo["score"])
         answers = (worker.ask("describe")["value"].items() for worker in engines.values())
         versions = {name: version for answer in answers for name, version in answer}
@@ -136,12 +133,9 @@ def compare_size(size: str, args: argparse.Namespace, folder: pathlib.Path) -> N
         )
         try:
             for name in args.works:
-                if name != "memory":
-                    measured[name] = measure(name, todo[name], engines, shape, args.repeats)
+                measured[name] = measure(name, todo[name], engines, shape, args.repeats)
         finally:  # hours of measurements are not lost to the last of them
             _print(measured)
-    if "memory" in args.works:
-        _print_memory(memory(path, todo["grpo"], args), todo["grpo"])
 
 
 def on_prompts(
@@ -154,7 +148,7 @@ def on_prompts(
     from genenv_jax.benchmarks import registry
     from genenv_jax.models.language_model import LanguageModel
 
-    wanted = {"score", *args.works} | ({"grpo"} if "memory" in args.works else set())
+    wanted = {"score", *args.works}
     try:
         benchmark = registry.make_benchmark(args.benchmark, **OPTIONS.get(args.benchmark, {}))
         model = LanguageModel.load(args.model)
@@ -169,21 +163,9 @@ def on_prompts(
         sys.exit(f"--benchmark={args.benchmark}: {error}")
 
 
-@contextlib.contextmanager
-def workers(path: pathlib.Path, args: argparse.Namespace) -> Iterator[dict[str, Worker]]:
-    """A process for each engine that was asked for, ended afterwards."""
-    env = one_thread(keep_buffers=True)
-    with contextlib.ExitStack() as stack:
-        yield {
-            name: stack.enter_context(Worker(name, _command(name, path, args), env))
-            for name in args.engines
-        }
-
-
-def _command(name: str, path: pathlib.Path, args: argparse.Namespace) -> list[str]:
-    python = args.tunix_python if name == "tunix" else sys.executable
+def _command(name: str, path: pathlib.Path) -> list[str]:
     script, options = ("ours", ["bfloat16"]) if name == "narrow" else (name, [])
-    return [python, str(_HERE / f"compare_{script}.py"), str(path), *options]
+    return [sys.executable, str(_HERE / f"compare_{script}.py"), str(path), *options]
 
 
 def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
@@ -257,21 +239,6 @@ def _check_steps(timings: Mapping[str, Timing]) -> None:
                 )
 
 
-def memory(path: pathlib.Path, work: Work, args: argparse.Namespace) -> dict[str, dict[str, int]]:
-    """Bytes of temporaries of a GRPO step, each in a fresh process that hands freed memory back."""
-    ways = {"HF": ("torch", {}), "Tunix": ("tunix", {})}
-    ways |= {"plain JAX": ("ours", {"shared": False}), "ours": ("ours", {"shared": True})}
-    env = one_thread(keep_buffers=False)
-    result = {}
-    for label, (name, options) in ways.items():
-        if name in args.engines:
-            with Worker(label, _command(name, path, args), env) as worker:
-                _note(f"memory, {label}")
-                answer = worker.ask("memory", work=dataclasses.asdict(work), **options)
-                result[label] = answer["value"]
-    return result
-
-
 def about(core: int) -> str:
     """Machine, load, commit and command of this run."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
@@ -295,18 +262,17 @@ def _print(measured: Mapping[str, Measured]) -> None:
 
 def _print_works(measured: Mapping[str, Measured]) -> None:
     engines = next(iter(measured.values())).timings
-    others = [k for k in ("torch", "tunix") if k in engines]
     ours = [k for k in ("ours", "narrow") if k in engines]
-    pairs = [(k, own) for k in others for own in ours]
-    columns = ["work"] + [f"{LABELS[k]}, s" for k in (*others, *ours)]
-    columns += [f"{LABELS[k]} / {own}" for k, own in pairs] + ["floor, s"]
+    torch = ["torch"] if "torch" in engines else []
+    columns = ["work"] + [f"{LABELS[k]}, s" for k in (*torch, *ours)]
+    columns += [f"{LABELS[k]} / {own}" for k in torch for own in ours] + ["floor, s"]
     columns += [f"{own} / floor" for own in ours]
     rows = []
     for name, each in measured.items():
         timings = each.timings
         cells = [_describe(name, each.work)]
-        cells += [str(timings[k]) for k in (*others, *ours)]
-        cells += [f"{timings[k].median / timings[own].median:.2f}" for k, own in pairs]
+        cells += [str(timings[k]) for k in (*torch, *ours)]
+        cells += [f"{timings[k].median / timings[own].median:.2f}" for k in torch for own in ours]
         cells += [f"{each.floor:.3g}"]
         cells += [f"{timings[own].median / each.floor:.2f}" for own in ours]
         rows.append(cells)
@@ -341,16 +307,6 @@ def _print_ragged(measured: Measured) -> None:
     print(markdown(["way", "CPU s", "tokens/s", "it / our best"], rows), flush=True)
 
 
-def _print_memory(found: Mapping[str, Mapping[str, int]], work: Work) -> None:
-    def mebibytes(x: int | None) -> str:
-        return "" if x is None else f"{x / 2**20:.0f}"
-
-    rows = [[k, mebibytes(v.get("compiled")), mebibytes(v["resident"])] for k, v in found.items()]
-    columns = ["engine", "temporaries by the compiler, MiB", "growth during the step, MiB"]
-    size = f"{work.rows} × ({work.prompt} + {work.new}) tokens"
-    print(f"\nMemory of a GRPO step, {size}, gradients included.\n\n{markdown(columns, rows)}")
-
-
 def _note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -360,12 +316,11 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--sizes", type=some_of(list(SIZES)), default=["S"])
     add("--model", type=pathlib.Path, help="a model directory instead of --sizes")
-    add("--works", type=some_of([*WORKS, LONG]), default=list(WORKS))
+    add("--works", type=some_of(WORKS), default=list(WORKS))
     add("--benchmark", help="whose held-out tasks are the prompts of --model")
     add("--engines", type=some_of(["torch", "ours", "narrow"]), default=["torch", "ours"])
-    add("--tunix_python", help="interpreter of an environment with google-tunix")
     add("--repeats", type=int, default=5)
-    add("--prompt_tokens", type=int, help="longest prompts, but for long")
+    add("--prompt_tokens", type=int, help="longest prompts")
     args = parser.parse_args()
     if min(args.repeats, args.prompt_tokens or 1) < 1:
         parser.error("--repeats and --prompt_tokens must be at least 1")
@@ -373,12 +328,8 @@ def _arguments() -> argparse.Namespace:
         parser.error(f"--model={args.model}: expected a directory with model.safetensors")
     if args.model:
         args.sizes = [args.model.resolve().name]
-    if LONG in args.works and not args.model:
-        parser.error(f"--works={LONG} is of a given model: expected --model")
-    if args.benchmark and (args.tunix_python or not args.model):
-        parser.error("--benchmark is for --model, and not for Tunix, which gets random prompts")
-    if args.tunix_python:
-        args.engines = [*args.engines[:1], "tunix", *args.engines[1:]]
+    if args.benchmark and not args.model:
+        parser.error("--benchmark is for --model")
     return args
 
 

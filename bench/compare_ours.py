@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import memory
 import numpy as np
 import protocol
 from workloads import AT_ONCE, GRPO, Work
@@ -44,10 +43,9 @@ class Ours:
     def gemm(self, n: int) -> float:
         """GFLOP a CPU second of one n x n x n product in float32."""
         a = jnp.asarray(np.random.default_rng(0).normal(size=(n, n)), jnp.float32)
-        jax.block_until_ready(_product(a, a))
-        times = [
-            protocol.timed(lambda: _product(a, a).block_until_ready())["cpu"] for _ in range(2)
-        ]
+        run = lambda: jax.block_until_ready(_product(a, a))  # noqa: E731
+        run()
+        times = [protocol.timed(run)["cpu"] for _ in range(2)]
         return 2e-9 * n**3 / min(times)
 
     def logprobs(self, work: dict[str, Any]) -> list:
@@ -105,28 +103,6 @@ class Ours:
 
         return run
 
-    def memory(self, work: dict[str, Any], shared: bool) -> dict[str, int]:
-        """Bytes of temporaries of a GRPO step; not `shared`: each completion with a prompt of its own.
-
-        "compiled" is XLA's plan, "resident" by how much the process grew during the step.
-        """
-        work = Work(**work)
-        optimizer = _optimizer()
-        batch = self._grpo_batch(work)
-        if not shared:
-            batch = _one_a_prompt(batch)
-        batch = jax.device_put(batch)
-        state = learner.init_state(self.params, optimizer)
-        step = learner.make_grpo_step(self.config, _LOSS, optimizer)
-        step = step.lower(state, {}, batch).compile()
-        temporaries = step.memory_analysis().temp_size_in_bytes
-
-        def run() -> None:
-            nonlocal state
-            state, _ = jax.block_until_ready(step(state, {}, batch))
-
-        return {"compiled": temporaries, "resident": memory.growth(run)}
-
     def _engine(self, work: Work, batch_size: int | None = None, **options: Any) -> Engine:
         sampling = SamplingParams(work.new, work.group, eos_ids=())
         put = jax.device_put
@@ -169,23 +145,6 @@ def _keys():
     """A new key for each repetition."""
     for i in range(1_000_000):
         yield jax.random.key(i)
-
-
-def _one_a_prompt(batch: learner.GRPOBatch) -> learner.GRPOBatch:
-    """The same rows as groups of one, every prompt repeated: what training without sharing computes."""
-    g = batch.advantages.shape[1]
-    prompts, lengths, completions, completion_lengths, _ = batch.rollouts
-
-    def single(x: np.ndarray) -> np.ndarray:
-        return x.reshape(-1, 1, *x.shape[2:])
-
-    rollouts = CompletionBatch(
-        np.repeat(prompts, g, axis=0),
-        np.repeat(lengths, g),
-        single(completions),
-        single(completion_lengths),
-    )
-    return learner.GRPOBatch(rollouts, *(single(np.asarray(x)) for x in batch[1:4]))
 
 
 if __name__ == "__main__":

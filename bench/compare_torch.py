@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import memory
 import numpy as np
 import protocol
 import torch
@@ -111,10 +110,6 @@ class Torch:
             return {"loss": loss.item(), "grad_norm": norm.item()}
 
         return run
-
-    def memory(self, work: dict[str, Any]) -> dict[str, int]:
-        """Bytes by which the process grows at most during a GRPO step, gradients included."""
-        return {"resident": memory.growth(self.grpo(Work(**work)))}
 
     def _load(self) -> Any:
         return transformers.AutoModelForCausalLM.from_pretrained(

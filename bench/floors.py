@@ -67,10 +67,9 @@ def _forward(size: Mapping[str, int], work: Work, lengths: np.ndarray) -> tuple[
     return weights, attention_flops(size, pairs)
 
 
-def parameters(size: Mapping[str, int], tied: bool = True) -> int:
-    """Parameters in matrix products and the embedding table; biases and norms are left out."""
-    table = size["hidden_size"] * size["vocab_size"]
-    return token_flops(size) // 2 + (1 if tied else 2) * table
+def parameters(size: Mapping[str, int]) -> int:
+    """Parameters in matrix products and the embedding table, tied; biases and norms are left out."""
+    return token_flops(size) // 2 + size["hidden_size"] * size["vocab_size"]
 
 
 def decode_step_bytes(

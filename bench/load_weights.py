@@ -5,9 +5,9 @@
 writes a random checkpoint of a published shape, layer by layer, loads it in a process of its own onto
 each number of (virtual CPU) devices, and prints one table.  The checkpoint is deleted afterwards.
 
-On a CPU the shards themselves are host memory, so the interesting number is the last column: the peak
-beyond them and beyond what the process held before.  "Anonymous" memory leaves out mapped files, which
-the kernel takes back when it needs to; the peak resident set counts both.
+On a CPU the shards themselves are host memory, so the interesting number is the last column: the peak of
+anonymous memory (without mapped files, which the kernel takes back when it needs to) beyond them and beyond
+what the process held before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import tempfile
 import threading
 import time
 
-import memory
 import random_model
 from arguments import numbers
 from tables import markdown
@@ -41,17 +40,21 @@ class AnonymousPeak(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.first = self.peak = memory.held("RssAnon")
+        self.first = self.peak = self._held()
         self.start()
 
     def run(self):
         while True:
-            self.peak = max(self.peak, memory.held("RssAnon"))
+            self.peak = max(self.peak, self._held())
             time.sleep(0.005)
 
+    def _held(self) -> int:
+        status = pathlib.Path("/proc/self/status").read_text()
+        return int(status.partition("RssAnon:")[2].split()[0]) * 1024
 
-def load(path: str, fsdp: int, param_dtype: str) -> None:
-    """Loads once in this process and prints what it took as JSON."""
+
+def load(path: str, fsdp: int) -> None:
+    """Loads once in this process, in bfloat16, and prints what it took as JSON."""
     import jax
 
     from genenv_jax.models import huggingface
@@ -61,27 +64,18 @@ def load(path: str, fsdp: int, param_dtype: str) -> None:
 
     config = TransformerConfig.from_huggingface(huggingface.read_config(path))
     shardings = param_shardings(config, make_mesh(1, fsdp, 1))
-    watch = AnonymousPeak()
-    start, cpu_start = time.perf_counter(), time.process_time()
-    params = jax.block_until_ready(huggingface.load_params(path, config, shardings, param_dtype))
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    watch, start = AnonymousPeak(), time.perf_counter()
+    params = jax.block_until_ready(huggingface.load_params(path, config, shardings, "bfloat16"))
+    seconds = time.perf_counter() - start
     shards = sum(s.data.nbytes for x in jax.tree.leaves(params) for s in x.addressable_shards)
-    result = {
-        "seconds": seconds,
-        "cpu_seconds": cpu_seconds,
-        "shards": shards,
-        "anonymous": watch.peak,
-        "resident": memory.peak(),
-        "beyond": watch.peak - shards - watch.first,
-    }
-    print(json.dumps(result))
+    print(json.dumps([seconds, shards / GIB, (watch.peak - shards - watch.first) / GIB]))
 
 
-def measure(folder: str, devices: int, param_dtype: str) -> dict[str, float]:
+def measure(folder: str, devices: int) -> list[float]:
     """What `load` prints in a process with so many devices."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     done = subprocess.run(
-        [sys.executable, __file__, "--load", folder, f"--fsdp={devices}", f"--param_dtype={param_dtype}"],
+        [sys.executable, __file__, "--load", folder, f"--fsdp={devices}"],
         env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(_ROOT)},
         stdout=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
@@ -94,31 +88,24 @@ def main() -> None:
     """Writes, measures, prints, deletes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=SHAPES, default="Qwen2.5-0.5B")
-    dtypes = random_model.DTYPES
-    parser.add_argument("--dtype", choices=dtypes, default="bfloat16", help="type on disk")
-    parser.add_argument("--param_dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument(
+        "--dtype", choices=random_model.DTYPES, default="bfloat16", help="type on disk"
+    )
     parser.add_argument("--fsdp", type=numbers, default=[1, 8], help="devices, one run each")
     parser.add_argument("--directory", default=None, help="where the checkpoint is written")
     parser.add_argument("--load", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.load:
-        load(args.load, args.fsdp[0], args.param_dtype)
+        load(args.load, args.fsdp[0])
         return
-    columns = ("devices", "seconds", "CPU seconds", "GiB/s", "shards, GiB", "peak anonymous, GiB")
-    columns += ("peak resident, GiB", "beyond shards, GiB")
     with tempfile.TemporaryDirectory(dir=args.directory) as folder:
         path = pathlib.Path(folder)
         random_model.write(path, SHAPES[args.shape], args.dtype)
         files = list(path.glob("*.safetensors"))
         total = sum(file.stat().st_size for file in files) / GIB
-        rows = []
-        for devices in args.fsdp:
-            found = measure(folder, devices, args.param_dtype)
-            cells = [found["seconds"], found["cpu_seconds"], total / found["seconds"]]
-            cells += [found[k] / GIB for k in ("shards", "anonymous", "resident", "beyond")]
-            rows.append([str(devices), *(f"{cell:.2f}" for cell in cells)])
+        rows = [[str(n), *(f"{x:.2f}" for x in measure(folder, n))] for n in args.fsdp]
     print(f"{args.shape}, {args.dtype} on disk: {total:.2f} GiB in {len(files)} files\n")
-    print(markdown(columns, rows))
+    print(markdown(("devices", "seconds", "shards, GiB", "beyond shards, GiB"), rows))
 
 
 if __name__ == "__main__":

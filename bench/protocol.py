@@ -138,9 +138,8 @@ def serve(make_engine: Callable[[], Any]) -> None:
                 ready = {k: v for k, v in ready.items() if k.kind == work.kind}
                 ready[work] = getattr(engine, work.kind)(work)
                 first = timed(ready[work])
-                timed(
-                    ready[work]
-                )  # some engines compile once more for the state that a step leaves
+                # Some engines compile once more for the state that a step leaves.
+                timed(ready[work])
                 answer(first)
             elif do == "run":
                 answer(timed(ready[Work(**request["work"])]))

@@ -1,7 +1,6 @@
 """What the engines are compared on: model sizes, the works and their random inputs.
 
-NumPy only, so that engines whose packages exclude each other make the same inputs in their own
-environments.  A work is fixed by its numbers and its seed; every engine draws it again.
+NumPy only.  A work is fixed by its numbers and its seed; every engine draws it again.
 """
 
 from __future__ import annotations
@@ -133,17 +132,16 @@ _COUNTS = {
 def works(size: str, prompt: int | None = None) -> dict[str, Work]:
     """The works of one size by name, or of a given "model".
 
-    prompt: longest prompts, but for "long", which are those of BFCL's long conversations.
+    prompt: longest prompts.
     """
     prompts, group, longest, new, scored, trained, ragged = _COUNTS[size]
-    found = {
+    return {
         "sample": Work("sample", prompts, group, prompt or longest, new),
         "prefill": Work("sample", prompts, group, prompt or longest, 1),
         "score": Work("score", scored, group, prompt or longest, new),
         "grpo": Work("grpo", trained, group, prompt or longest, new),
         "ragged": Work("ragged", ragged, group, prompt or longest, new),
     }
-    return found | ({"long": Work("sample", 1, 8, 2_000, 32)} if size == "model" else {})
 
 
 def with_prompts(work: Work, prompts: Sequence[list[int]], file: pathlib.Path) -> Work:
@@ -188,18 +186,21 @@ KEEP_BUFFERS = {
 }
 
 
-def one_thread(keep_buffers: bool) -> dict[str, str]:
+def one_thread() -> dict[str, str]:
     """Environment of an engine's process: one thread for its kernels, no network, the allocator's ways."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    env |= {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false "
-        "--xla_force_host_platform_device_count=1",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": "1",
-        "PYTHONPATH": "",
-        "PYTHONUNBUFFERED": "1",
-    }
-    return env | (KEEP_BUFFERS if keep_buffers else {})
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    return (
+        kept
+        | KEEP_BUFFERS
+        | {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false "
+            "--xla_force_host_platform_device_count=1",
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": "",
+            "PYTHONUNBUFFERED": "1",
+        }
+    )

@@ -79,54 +79,34 @@ class Coevolution:
         start = base_model(config, benchmark, mesh)
         self.host = host = build.open_model(config, start, mesh, weights)
         check_prompts(config.limits, host.model, benchmark, seeds.tasks, eval_tasks)
-        self.scorer = Scorer(benchmark, host.model.decode, config.scoring)
+        self.scorer = scorer = Scorer(benchmark, host.model.decode, config.scoring)
         with host.activate():
-            self.agent, self.simulator = build.make_players(config, host)
+            self.agent, self.simulator = agent, simulator = build.make_players(config, host)
         limits = config.epochs, config.rollouts, config.tokens
         self.session = session = Session(workdir, config.seed, *limits, config.checkpoint)
-        verifier = Verifier(
-            benchmark,
-            seeds.tasks,
-            benchmark.tasks("eval"),
-            config.verification,
-            functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark),
-        )
-        buffer = TaskBuffer()
+        fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)
+        refused = benchmark.tasks("eval")
+        verifier = Verifier(benchmark, seeds.tasks, refused, config.verification, fits)
         self.source = make_source(
-            config, seeds, self.simulator, benchmark, self.scorer, verifier, session, teacher
+            config, seeds, simulator, benchmark, scorer, verifier, session, teacher
         )
-        asked = seeds.per_epoch * config.simulator.variations
+        asked, buffer = seeds.per_epoch * config.simulator.variations, TaskBuffer()
         shares = config.agent.base_share, config.agent.replay_share
         self.mixture = Mixture(seeds.tasks, asked, *shares, buffer, config.seed)
-        self.agent_trainer = AgentTrainer(self.agent, benchmark, self.scorer, session)
-        self.objective = Objective(config.curriculum, config.simulator, benchmark)
-        self.simulator_trainer = make_simulator_trainer(
-            self.simulator, benchmark, config.tasks.source == "simulator", session
-        )
-        engines = config.evaluation.engines(
-            config.limits, config.sampling, self.agent.model, host.put
-        )
+        self.agent_trainer = AgentTrainer(agent, benchmark, scorer, session)
+        self.objective = objective = Objective(config.curriculum, config.simulator, benchmark)
+        self.simulator_trainer = make_simulator_trainer(simulator, benchmark, session)
+        at_once = config.sampling.batch_size or config.evaluation.batch_size
         self.held_out = HeldOut(
-            config.evaluation, self.agent, eval_tasks, benchmark, self.scorer, engines, session
+            config.evaluation, agent, eval_tasks, benchmark, scorer, session, at_once
         )
-        parts = {"settings": settings, "source": self.source, "verifier": verifier}
-        parts["skills"] = self.objective.skill_rates
-        for name, part in (parts | {"replay": buffer}).items():
-            session.register(name, part)
-        session.register_trained("agent", self.agent)
-        session.register_trained("simulator", self.simulator)
-        session.register_engines([self.agent.engine, self.simulator.engine, *engines.values()])
+        session.register(settings=settings, source=self.source, verifier=verifier)
+        session.register(skills=objective.skill_rates, replay=buffer)
+        session.register_players(agent=agent, simulator=simulator)
         if weights:
             settings.write(host.model.path)
-        self.cards = functools.partial(
-            card.of_run,
-            config=config,
-            workdir=workdir,
-            start=host.model.path,
-            tasks=len(eval_tasks),
-            tools=benchmark.about().get("tools", ""),
-            commit=provenance.commit(),
-        )
+        about = host.model.path, len(eval_tasks), benchmark.about().get("tools", "")
+        self.cards = functools.partial(card.of_run, config, workdir, *about, provenance.commit())
         with host.activate():
             self.source.prepare()
         session.open(Trackers(config.tracking, workdir, settings.state()))

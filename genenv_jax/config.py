@@ -32,7 +32,7 @@ from genenv_jax.scoring.scorer import ScoringConfig
 from genenv_jax.scoring.verification import VerificationConfig
 from genenv_jax.settings import Settings, flatten, within
 from genenv_jax.tasks.objective import CurriculumConfig
-from genenv_jax.tasks.sources import TasksConfig
+from genenv_jax.tasks.sources import SIMULATOR, TasksConfig
 from genenv_jax.trainers.warm_start import WarmStartConfig
 
 
@@ -83,6 +83,11 @@ class Config(Settings):
     compile_ahead: bool = True
     compilation_cache: bool = True
     tracking: TrackingConfig = TrackingConfig()
+
+    @property
+    def trains_simulator(self) -> bool:
+        """Whether the simulator is trained: on tasks that it writes, and on no others."""
+        return self.simulator.train and self.tasks.source == SIMULATOR
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as nested plain values."""

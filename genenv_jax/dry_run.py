@@ -75,15 +75,15 @@ def _evaluations(config: Config, run: Coevolution) -> str:
 def _costs(config: Config, run: Coevolution) -> dict[str, str]:
     """Title to text: upper bounds on optimiser steps and tokens, and memory."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
-    asked = run.mixture.asked
+    asked, learns = run.mixture.asked, config.trains_simulator
     agent_steps = -(-most // c.minibatch_size) * c.update_epochs
-    simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * s.train
+    simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * learns
     completion = limits.agent_episode or limits.agent_response
     attempts = most * (limits.agent_prompt + c.group_size * completion)
     written = asked // s.variations * limits.simulator_prompt + asked * limits.simulator_response
     again = recomputes(config.model.dtype)
     tokens = attempts * (2 + again + 3 * c.update_epochs)
-    tokens += written * (2 + s.train * (again + 3 * s.update_epochs))
+    tokens += written * (2 + learns * (again + 3 * s.update_epochs))
     warm = config.warm_start
     return {
         "warm start": f"{warm.steps} steps of {warm.batch_size} completions, then kept for later runs"
@@ -115,7 +115,7 @@ def _memory(run: Coevolution) -> str:
     elsewhere = "".join(
         f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items())
     )
-    cache = run.agent.engine.cache_bytes / run.mesh.size
+    cache = run.agent.sampler.cache_bytes / run.mesh.size
     there = platform.device_memory()
     excess = f", MORE than the {size_text(there)} here" if state + cache > there else ""
     return (
@@ -152,6 +152,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
         tried = dataclasses.replace(
             config,
             warm_start=dataclasses.replace(config.warm_start, steps=0),
+            simulator=dataclasses.replace(config.simulator, train=config.trains_simulator),
             tasks=TasksConfig(),
             tracking=dataclasses.replace(config.tracking, trackers=()),
             compilation_cache=False,

@@ -197,13 +197,8 @@ def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOn
 def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) -> Policy:
     """A policy that answers one prompt at a time, or as many as the mesh's data axes require."""
     rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
-    agent, simulator = config.agent, config.simulator
-    samples, temperature = (
-        (agent.group_size, 1.0)
-        if role == "agent"
-        else (simulator.variations, simulator.temperature)
-    )
-    return build.make_policy(config, host, params, role, samples, temperature, rows)
+    draws = config.agent.draws if role == "agent" else config.simulator.draws
+    return build.make_policy(config, host, params, role, *draws, rows)
 
 
 def play(

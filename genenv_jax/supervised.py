@@ -180,10 +180,9 @@ def fine_tune_model(
         with host.activate():
             model, frozen = host.model, {}
             if config.lora.rank:
-                adapted = dataclasses.replace(model.config, lora=config.lora)
-                model = dataclasses.replace(model, config=adapted)
-                frozen = host.load_params(config.model.dtype)
-                trained = build.make_adapters(adapted, host, config.seed, number=2)
+                adapted = host.adapted(config.lora)
+                model, frozen = adapted.model, host.load_params(config.model.dtype)
+                trained = build.make_adapters(adapted, config.seed, number=2)
             else:
                 trained = host.load_params()
             tuned = fine_tune(

@@ -11,7 +11,7 @@ import numpy as np
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import default_config, validate
-from genenv_jax.players import learner, optimizer, player
+from genenv_jax.players import build, learner, optimizer
 from genenv_jax.run.timing import Compilations
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import warm_start
@@ -82,7 +82,7 @@ def shared_steps():
         for name in STEPS:
             shared = functools.cache(getattr(learner, name))
             stack.enter_context(mock.patch.object(learner, name, shared))
-        for module in (player, warm_start):
+        for module in (build, warm_start):
             stack.enter_context(mock.patch.object(module, "make_optimizer", make_optimizer))
         yield
 

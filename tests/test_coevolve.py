@@ -360,11 +360,22 @@ def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):
         start(models, tmp_path / "after")
 
 
-def test_a_frozen_simulator_stays_bit_identical(cache, tmp_path):
-    frozen = run(cache, tmp_path, epochs=1, **{"simulator.train": False})
-    start = jax.device_get(frozen.agent.reference.params)
-    assert same(params(frozen, "simulator"), start)
-    assert not same(params(frozen, "agent"), start)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"simulator.train": False, "memory.offload": "phase"},
+        {"tasks.source": "seeds", "lora.rank": 2},
+    ],
+)
+def test_a_simulator_that_is_not_trained_is_the_reference(cache, tmp_path, settings):
+    """It takes no memory and is in no checkpoint."""
+    frozen = run(cache, tmp_path, epochs=1, **settings)
+    own, start = (jax.tree.leaves(x.params) for x in (frozen.simulator, frozen.agent.reference))
+    assert all(x is y for x, y in zip(own, start, strict=True))
+    assert not same(params(frozen, "agent"), jax.device_get(frozen.agent.reference.params))
+    assert not [*(tmp_path / "checkpoints").glob("*/simulator")]
+    again = run(cache, tmp_path, epochs=2, **settings)
+    assert again.session.finished == 2
 
 
 def start(cache, workdir, overrides=None):

@@ -84,8 +84,11 @@ def test_a_dry_run_refuses_what_the_run_would(cache, tmp_path):
         dry_run(dataclasses.replace(config, model=missing), None)
 
 
-@pytest.mark.parametrize(("offload", "trees"), [("none", 7), ("player", 4), ("phase", 3)])
-def test_no_weights_are_needed(cache, tmp_path, offload, trees):
+@pytest.mark.parametrize(
+    ("offload", "train", "trees"),
+    [("none", True, 7), ("none", False, 4), ("player", True, 4), ("phase", True, 3)],
+)
+def test_no_weights_are_needed(cache, tmp_path, offload, train, trees):
     """trees: of the parameters, two moments of each player and the reference, what an update holds."""
     model = write_model(tmp_path / "model", vocab_size=320)
     (model / "model.safetensors").unlink()
@@ -94,7 +97,7 @@ def test_no_weights_are_needed(cache, tmp_path, offload, trees):
     (model / "config.json").write_text(json.dumps(config | large))
     count = 16 * (3 * 1024 * 4096 + 3 * 1024**2) + 2 * 320 * 1024  # and some norms and biases
     options = {"model.path": str(model), "model.make.vocab_size": 0, "warm_start.steps": 30}
-    options |= {"memory.offload": offload}
+    options |= {"memory.offload": offload, "simulator.train": train}
     said = dry_run(checked(cache, **options), None)
     assert float(re.search(r"([\d.]+) M parameters", said["model"])[1]) == pytest.approx(
         count / 1e6, rel=0.01

@@ -154,15 +154,15 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     assert np.isfinite(groups.metrics()["reward_mean"])
     advantages = trainer._advantages(reward)
     assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
-    engine = dataclasses.replace(policy.engine, episode=24)
-    crowded, rollouts = dataclasses.replace(policy, engine=engine).play(
+    sampler = dataclasses.replace(policy.sampler, episode=24)
+    crowded, rollouts = dataclasses.replace(policy, sampler=sampler).play(
         benchmark.tasks("seed")[:3], Scorer(benchmark, experiment.agent.model.decode).episodes,
         lambda *_: None,
     )  # fmt: skip
     reasons = {a.score.reason for of in crowded for a in of}
     assert EPISODE_TOO_LONG in reasons and rollouts.lengths.max() <= 24
-    engine = dataclasses.replace(policy.engine, prompt_buckets=(3,))
-    long, rollouts = dataclasses.replace(policy, engine=engine).play(
+    sampler = dataclasses.replace(policy.sampler, prompt_buckets=(3,))
+    long, rollouts = dataclasses.replace(policy, sampler=sampler).play(
         benchmark.tasks("seed")[:2], Scorer(benchmark, experiment.agent.model.decode).episodes,
         lambda *_: None,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Plays ALFWorld's official expert in its own environment and keeps what it did and how it ended.
 
-Not needed by the tests, which read `alfworld_walkthroughs.json`.  To make that file anew (about ten seconds a
-game; a second run goes on where the first one ended):
+Not needed by the tests, which read `verdicts/alfworld_walkthroughs.json`.  To make that file anew (about
+ten seconds a game; a second run goes on where the first one ended):
 
     pip install alfworld==0.4.2 textworld==1.7.0
     GENENV_DATA=... python -m bench.agreement.alfworld_walkthroughs
@@ -22,7 +22,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.alfworld import commands, engine, tasks
 
-WALKTHROUGHS = pathlib.Path(__file__).with_suffix(".json")
+WALKTHROUGHS = pathlib.Path(__file__).with_name("verdicts") / "alfworld_walkthroughs.json"
 MAX_STEPS = 150
 
 
@@ -61,24 +61,20 @@ def play(game: tasks.Game) -> dict[str, Any]:
 
 def main() -> None:
     """Plays all games that are not recorded yet."""
-    directory = tasks.find_directory()
-    recorded = {}
-    if WALKTHROUGHS.is_file():
-        recorded = json.loads(WALKTHROUGHS.read_text(encoding="utf-8"))["games"]
-    for game in tasks.load(directory, "valid_unseen"):
+    version = engine.versions()["alfworld"]
+    expert = f"HandCodedTWAgent of alfworld {version}, at most {MAX_STEPS} steps"
+    recorded = (
+        json.loads(WALKTHROUGHS.read_text("utf-8"))["games"] if WALKTHROUGHS.is_file() else {}
+    )
+    for game in tasks.load(tasks.find_directory(), "valid_unseen"):
         if game.id not in recorded:
             recorded[game.id] = play(game)
-            _write(recorded)
+            games = dict(sorted(recorded.items()))
+            found = {"expert": expert, "grammar": commands.MOVE_TO, "games": games}
+            text = json.dumps(found, separators=(",", ":"))
+            WALKTHROUGHS.write_text(f"{text}\n", encoding="utf-8")
     won = [len(r["commands"].split(", ")) for r in recorded.values() if r["won"]]
     print(f"{len(recorded)} games, {len(won)} won, {sum(n <= 50 for n in won)} within 50 steps")
-
-
-def _write(recorded: dict[str, dict[str, Any]]) -> None:
-    head = {"expert": f"HandCodedTWAgent of alfworld {engine.versions()['alfworld']}, at most "
-            f"{MAX_STEPS} steps", "grammar": commands.MOVE_TO}  # fmt: skip
-    lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(recorded.items()))
-    text = json.dumps(head)[:-1] + ', "games": {\n' + ",\n".join(lines) + "\n}}\n"
-    WALKTHROUGHS.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

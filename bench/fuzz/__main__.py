@@ -23,17 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzzes and prints; 1 where there were finds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="of CPU time")
-    parser.add_argument(
-        "--texts", type=int, default=1 << 60, help="inputs for each target, at most"
-    )
+    parser.add_argument("--texts", type=int, default=1 << 60, help="inputs a target, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--names", default="", help="words of targets' names, separated by commas")
-    parser.add_argument(
-        "--out", type=pathlib.Path, default=pathlib.Path("runs/fuzz"), help="for finds"
-    )
-    parser.add_argument(
-        "--small", type=pathlib.Path, help="small files, as tests.benchmarks.small writes them"
-    )
+    parser.add_argument("--out", type=pathlib.Path, default="runs/fuzz", help="for finds")
+    parser.add_argument("--small", type=pathlib.Path, help="files of tests.benchmarks.small")
     options = parser.parse_args(arguments)
     options.out = options.out.absolute()
     from bench.fuzz.loop import finds, fuzz, summary, table

@@ -6,7 +6,6 @@ import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,17 +13,14 @@ from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.intervals import evaluation_metrics
-from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.agent import Agent
-from genenv_jax.players.lengths import LimitsConfig
-from genenv_jax.players.policy import Policy, make_engine
+from genenv_jax.players.policy import Policy
 from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.samples import answer_row, spread
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Engine, OnCompletion, SamplingConfig, bucket, ignore
-from genenv_jax.sampling.episodes import EpisodeEngine
+from genenv_jax.sampling.sampler import OnCompletion, Sampler, bucket, ignore
 from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
@@ -74,20 +70,6 @@ class EvaluationConfig(Settings):
         tasks = benchmark.tasks(split)
         return spread(tasks, self.max_tasks or len(tasks))
 
-    def engines(
-        self,
-        limits: LimitsConfig,
-        sampling: SamplingConfig,
-        model: LanguageModel,
-        put: Callable[[Any], Any],
-    ) -> dict[str, Engine]:
-        """The samplers of the agent's held-out answers, by mode."""
-        rows = sampling.batch_size or self.batch_size
-        return {
-            mode: make_engine(model, limits, put, "agent", *how, rows, sampling.lanes)
-            for mode, how in self.modes().items()
-        }
-
 
 def evaluate(
     benchmark: Benchmark,
@@ -116,7 +98,7 @@ def evaluate(
     ), attempts
 
 
-def beside(benchmark: Benchmark, task: Task) -> dict[str, Any]:
+def beside(benchmark: Benchmark, task: Task) -> dict[str, str]:
     """What is written beside an answer to a task: the request and the reference, in words."""
     return {
         "request": request_text(benchmark, task),
@@ -147,16 +129,17 @@ def warm_up(
     played = any(benchmark.is_interactive(task) for task in tasks)
     asked = [benchmark.agent_messages(task) for task in tasks if not benchmark.is_interactive(task)]
     lengths = [policies[0].tokens(messages) for messages in asked]
-    samplers: list[Engine | EpisodeEngine] = []
+    steps: list[WarmUp] = []
     for policy in policies:
-        engine = policy.engine
-        widths = {bucket(length, engine.prompt_buckets, "a task") for length in lengths}
-        samplers.append(dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths))))
+        sampler = policy.sampler
+        widths = {bucket(length, sampler.prompt_buckets, "a task") for length in lengths}
+        narrow = dataclasses.replace(sampler, prompt_buckets=tuple(sorted(widths)))
+        steps += narrow.warm_up(params)
         if played and policy.continues and benchmark.episodes:
-            samplers.append(EpisodeEngine(engine))
+            steps += sampler.warm_up(params, episodes=True)
         elif played:  # an episode's conversation grows through all widths
-            samplers.append(policy.turns)
-    return [step for sampler in samplers for step in sampler.warm_up(params)]
+            steps += policy.turns.warm_up(params)
+    return steps
 
 
 class HeldOut:
@@ -167,8 +150,8 @@ class HeldOut:
       agent: the agent to evaluate.
       tasks: held-out tasks.
       benchmark, scorer: score the agent's answers.
-      engines: by mode, see `EvaluationConfig.engines`.
       session: the run's session.
+      max_concurrent: tasks that are answered at the same time.
     """
 
     def __init__(
@@ -178,12 +161,17 @@ class HeldOut:
         tasks: Sequence[Task],
         benchmark: Benchmark,
         scorer: Scorer,
-        engines: dict[str, Engine],
         session: Session,
+        max_concurrent: int,
     ):
         self._config, self._agent, self._tasks = config, agent, tasks
         self._benchmark, self._scorer = benchmark, scorer
-        self._engines, self._session = engines, session
+        self._session = session
+        sampler = dataclasses.replace(agent.sampler, batch_size=max_concurrent)
+        self._samplers = {
+            mode: sampler.drawing(group_size=samples, temperature=temperature)
+            for mode, (samples, temperature) in config.modes().items()
+        }
 
     def after(self, epoch: int) -> dict[str, float]:
         """Held-out metrics after an epoch if an evaluation is due, else {}."""
@@ -196,8 +184,8 @@ class HeldOut:
         """The "eval/..." metrics; every step uses the same random draws, so that curves are comparable."""
         metrics, session = {}, self._session
         self._agent.load_for("sample")
-        for mode, engine in self._engines.items():
-            total, name = len(self._tasks) * engine.options.group_size, f"evaluate ({mode})"
+        for mode, sampler in self._samplers.items():
+            total, name = len(self._tasks) * sampler.options.group_size, f"evaluate ({mode})"
             with (
                 session.phase(name, total, "answers", epoch=step) as display,
                 session.measure(name),
@@ -205,7 +193,7 @@ class HeldOut:
                 scores, attempts = evaluate(
                     self._benchmark,
                     self._tasks,
-                    self._policy(engine),
+                    self._policy(sampler),
                     self._scorer,
                     lambda *_, display=display: display.advance(),
                     lambda: session.measure("score"),
@@ -216,7 +204,7 @@ class HeldOut:
                 f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record())
             )
             # Prefer the greedy answers: they are the same for the same agent.
-            if mode == "greedy" or "greedy" not in self._engines:
+            if mode == "greedy" or "greedy" not in self._samplers:
                 self._keep(step, mode, attempts)
         return metrics
 
@@ -258,9 +246,9 @@ class HeldOut:
 
     def warm_up(self) -> list[WarmUp]:
         """Steps that compile evaluations, see `warm_up`."""
-        policies = [self._policy(engine) for engine in self._engines.values()]
+        policies = [self._policy(sampler) for sampler in self._samplers.values()]
         return warm_up(policies, self._benchmark, self._tasks, self._agent.sampling_params)
 
-    def _policy(self, engine: Engine) -> Policy:
+    def _policy(self, sampler: Sampler) -> Policy:
         key = self._session.key(Stream.EVALUATE)
-        return Policy(self._agent.model, engine, self._agent.params, key)
+        return Policy(self._agent.model, sampler, self._agent.params, key)

@@ -20,7 +20,7 @@ AGENT, SIMULATOR = "agent", "simulator"  # roles in which a model can be evaluat
 def modes_of(config: Config, role: str) -> dict[str, tuple[int, float]]:
     """(samples, temperature) by mode; the simulator's only mode is named after its role."""
     if role == SIMULATOR:
-        return {role: (config.simulator.variations, config.simulator.temperature)}
+        return {role: config.simulator.draws}
     return config.evaluation.modes()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from genenv_jax.players.player import Player, PlayerConfig, Setup
+from genenv_jax.players.player import Player, PlayerConfig
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.advantages import ADVANTAGES
 from genenv_jax.rl.losses import LossConfig
-from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
@@ -46,30 +45,24 @@ class AgentConfig(PlayerConfig, LossConfig):
         if self.base_share + self.replay_share >= 1:
             raise ValueError("base_share + replay_share must leave room for fresh tasks (< 1)")
 
+    @property
+    def draws(self) -> tuple[int, float]:
+        return self.group_size, 1.0  # GRPO's ratio is to the policy that sampled
+
 
 class Agent(Player):
-    """See the module's docstring.
-
-    Args:
-      setup, trained: see `Player`.
-      config: its settings.
-    """
+    """See the module's docstring."""
 
     config: AgentConfig
-
-    def __init__(self, setup: Setup, config: AgentConfig, trained: Params):
-        # GRPO's ratio is to the policy that sampled, hence temperature 1.
-        super().__init__(setup, config, trained, "agent", config.group_size, temperature=1.0)
 
     def policy(self, key: PRNGKey) -> Policy:
         """The current agent as a policy that samples with `key`."""
         self.load_for("sample")
-        return Policy(self.model, self.engine, self.params, key)
+        return Policy(self.model, self.sampler, self.params, key)
 
     def warm_up(self) -> list[WarmUp]:
         """Functions that compile every program of sampling, for every planned prompt width."""
-        player = EpisodeEngine(self.engine) if self.engine.episode else self.engine
-        return player.warm_up(self.sampling_params)
+        return self.sampler.warm_up(self.sampling_params, episodes=self.sampler.episode > 0)
 
     def sampling_params(self) -> Params:
         """Loads the parameters for sampling and returns them."""

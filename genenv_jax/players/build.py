@@ -8,7 +8,7 @@ import functools
 import math
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,24 +19,31 @@ from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface.layouts import parameter_count
 from genenv_jax.models.language_model import HERMES_CALL, LanguageModel
-from genenv_jax.models.lora import split
+from genenv_jax.models.lora import LoraConfig, split
 from genenv_jax.models.make import has_made_tokenizer
 from genenv_jax.models.platform import check_memory
 from genenv_jax.models.transformer import init_adapters
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.parallel.rules import activate, batch_sharding, param_shapes, param_shardings
+from genenv_jax.players import learner
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.offload import Offloader
-from genenv_jax.players.player import Reference, Setup
-from genenv_jax.players.policy import Policy, make_engine
+from genenv_jax.players.optimizer import make_optimizer
+from genenv_jax.players.player import Player, PlayerConfig, Reference
+from genenv_jax.players.policy import Policy
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run import streams
 from genenv_jax.run.streams import Stream
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.episodes import EpisodeEngine
+from genenv_jax.sampling.sampler import Sampler
 from genenv_jax.typing import Params
 
 if TYPE_CHECKING:
     from genenv_jax.config import Config
+
+PlayerT = TypeVar("PlayerT", bound=Player)
 
 _LESS_WEIGHTS = "; config.lora.rank, memory.offload and mesh.fsdp are for larger models"
 _LESS_CACHE = "; config.sampling.batch_size, agent.group_size and limits decide about the cache"
@@ -90,6 +97,11 @@ class ModelOnMesh:
     def activate(self) -> contextlib.AbstractContextManager:
         """A context that makes the mesh visible to jitted functions."""
         return activate(self.mesh, self.model.config) if self.mesh else contextlib.nullcontext()
+
+    def adapted(self, lora: LoraConfig) -> ModelOnMesh:
+        """The same with adapters."""
+        config = dataclasses.replace(self.model.config, lora=lora)
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, config=config))
 
     def shardings(self, config: TransformerConfig) -> Params | None:
         """Shardings of the parameters of `config`."""
@@ -176,61 +188,95 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
 
     Call it inside `host.activate()`.  Raises ValueError if weights, moments and the agent's cache do not fit.
     """
-    model, dtype = host.model, jnp.dtype(config.model.dtype)
+    dtype, learns = jnp.dtype(config.model.dtype), config.trains_simulator
     # What each parameter takes while the agent samples, at least.
     trained = 4 + 2 * jnp.dtype(config.memory.moments).itemsize
     each = dtype.itemsize if config.lora.rank else 4
     if config.memory.offload == "none" and not config.lora.rank:
-        each = dtype.itemsize + 2 * trained
-    state = host.share(each * parameter_count(model.config))
-    host.check(f"{model.path}: weights and moments", state, _LESS_WEIGHTS)
-    offloader = Offloader(config.memory.offload, lora=config.lora.rank > 0)
+        each = dtype.itemsize + (1 + learns) * trained
+    size = host.share(each * parameter_count(host.model.config))
+    host.check(f"{host.model.path}: weights and moments", size, _LESS_WEIGHTS)
+    adapted = host
     if config.lora.rank:
         # The base is not trained, so it is kept in the compute dtype.
-        reference = Reference(host.load_params(dtype.name), model.config)
-        adapted = dataclasses.replace(model.config, lora=config.lora)
-        model = dataclasses.replace(model, config=adapted)
-        trained = [make_adapters(adapted, host, config.seed, number) for number in range(2)]
+        kept = host.load_params(dtype.name)
+        adapted = host.adapted(config.lora)
+        params = [make_adapters(adapted, config.seed, number) for number in range(1 + learns)]
     else:
         loaded = host.load_params()
         # Kept in the compute dtype: casting now or at use gives the same results.
         if host.weights:
             kept = jax.tree.map(lambda x: x.astype(dtype), loaded)
-            trained = [jax.tree.map(jnp.copy, loaded) for _ in range(2)]
+            params = [jax.tree.map(jnp.copy, loaded) for _ in range(1 + learns)]
         else:
-            kept, trained = host.load_params(dtype.name), [loaded, loaded]
-        reference = Reference(kept, model.config)
+            kept, params = host.load_params(dtype.name), [loaded] * (1 + learns)
+    offloader = Offloader(config.memory.offload, lora=config.lora.rank > 0)
+    reference = Reference(kept, host.model.config)
     offloader.add_reference(reference)
-    settings = config.limits, config.sampling, config.optimizer, config.memory.moments
-    setup = Setup(model, reference, offloader, host.put, *settings)
-    agent = Agent(setup, config.agent, trained[0])
-    cache = agent.engine.cache_bytes / (host.mesh.size if host.mesh else 1)
-    host.check("weights, moments and the agent's key-value cache", state + cache, _LESS_CACHE)
-    return agent, Simulator(setup, config.simulator, trained[1])
+
+    def make(kind: type[PlayerT], role: str, c: PlayerConfig, trained: Params | None) -> PlayerT:
+        optimizer = make_optimizer(c.learning_rate, config.optimizer, config.memory.moments)
+        if trained is None:
+            own, state = host, learner.TrainState({}, (), jnp.int32(0))
+        else:
+            own, state = adapted, learner.init_state(trained, optimizer, copy=False)
+        rows = config.sampling.batch_size or c.batch_size
+        _, response, episode = config.limits.of(role)
+        return kind(
+            model=own.model,
+            reference=reference,
+            config=c,
+            sampler=make_sampler(config, own, role, *c.draws, rows),
+            optimizer=optimizer,
+            state=state,
+            widths=config.limits.widths(episode or response),
+            groups=c.group_sizes(bool(config.limits.response_buckets)),
+            put=host.put,
+            offloader=offloader,
+        )
+
+    agent = make(Agent, "agent", config.agent, params[0])
+    cache = agent.sampler.cache_bytes / (host.mesh.size if host.mesh else 1)
+    host.check("weights, moments and the agent's key-value cache", size + cache, _LESS_CACHE)
+    return agent, make(Simulator, "simulator", config.simulator, params[1] if learns else None)
 
 
-def make_policy(
+def make_sampler(
     config: Config,
     host: ModelOnMesh,
-    params: Params,
     role: str,
     samples: int,
     temperature: float,
     max_concurrent: int,
-) -> Policy:
-    """A policy that samples as in a run's evaluations, without training; see `make_engine`."""
-    lanes, limits = config.sampling.lanes, config.limits
-    engine = make_engine(
-        host.model, limits, host.put, role, samples, temperature, max_concurrent, lanes
+) -> Sampler:
+    """The sampler of a role, "agent" or "simulator": `samples` of each prompt, at `temperature`.
+
+    max_concurrent: prompts that are decoded together.
+    """
+    prompt, response, episode = config.limits.of(role)
+    return EpisodeEngine(
+        host.model.config,
+        SamplingParams(response, samples, host.model.eos_ids, temperature),
+        max_concurrent,
+        config.limits.buckets(prompt),
+        host.put,
+        config.sampling.lanes,
+        episode=episode,
     )
-    cache = engine.cache_bytes / (host.mesh.size if host.mesh else 1)
+
+
+def make_policy(config: Config, host: ModelOnMesh, params: Params, *sampling: Any) -> Policy:
+    """A policy that samples as in a run's evaluations, without training; sampling: see `make_sampler`."""
+    sampler = make_sampler(config, host, *sampling)
+    cache = sampler.cache_bytes / (host.mesh.size if host.mesh else 1)
     host.check("the key-value cache", cache, _LESS_CACHE)
     key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
-    return Policy(host.model, engine, params, key)
+    return Policy(host.model, sampler, params, key)
 
 
-def make_adapters(config: TransformerConfig, host: ModelOnMesh, seed: int, number: int) -> Params:
-    """New adapters, sharded over the mesh; players use number 0 and 1, a warm start 2."""
+def make_adapters(host: ModelOnMesh, seed: int, number: int) -> Params:
+    """New adapters of an adapted model; players use number 0 and 1, a warm start 2."""
+    config = host.model.config
     shardings = host.shardings(config)
     shardings = None if shardings is None else split(shardings)[1]
     make = jax.jit(functools.partial(init_adapters, config), out_shardings=shardings)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from genenv_jax.benchmarks.base import Message, Score, Task
 from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.sampling.engine import OnCompletion
 from genenv_jax.sampling.episodes import Row
+from genenv_jax.sampling.sampler import OnCompletion
 from genenv_jax.scoring.attempts import Attempt, Waiting
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG

@@ -26,7 +26,7 @@ from genenv_jax.benchmarks.calls import HERMES, write_calls
 from genenv_jax.benchmarks.task import TOOLS, Message
 from genenv_jax.models.language_model import TOOL, results_as_users
 from genenv_jax.run.jsonl import JsonLines
-from genenv_jax.sampling.engine import OnCompletion
+from genenv_jax.sampling.sampler import OnCompletion
 from genenv_jax.scoring.attempts import ChatModel
 from genenv_jax.system.keys import SHORTEST, as_line, check_url
 

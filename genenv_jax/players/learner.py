@@ -138,12 +138,13 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
 class GRPOBatch(NamedTuple):
     """A mini-batch of rollouts.
 
-    old_logp, ref_logp: (b, g, c).  advantages, on_policy: (b, g).  See `losses.policy_loss`.
+    old_logp, ref_logp: (b, g, c); the reference's are None without a KL term.  advantages, on_policy: (b, g).
+    See `losses.policy_loss`.
     """
 
     rollouts: CompletionBatch
     old_logp: Array
-    ref_logp: Array
+    ref_logp: Array | None
     advantages: Array
     on_policy: Array | None = None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import optax
 
 from genenv_jax.models import lora, peft
 from genenv_jax.models.config import TransformerConfig
@@ -15,11 +16,8 @@ from genenv_jax.models.huggingface.directory import CARD
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import learner
-from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import Offloader, place
-from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.players.policy import make_engine
-from genenv_jax.sampling.engine import Rollouts, SamplingConfig
+from genenv_jax.sampling.sampler import Rollouts, Sampler
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
@@ -49,6 +47,15 @@ class PlayerConfig(Settings):
                 f"micro_batches = {self.micro_batches}: expected a divisor of minibatch_size = "
                 f"{self.minibatch_size}"
             )
+
+    @property
+    def draws(self) -> tuple[int, float]:
+        """Samples per prompt, and their temperature."""
+        raise NotImplementedError
+
+    def group_sizes(self, packed: bool) -> tuple[int, ...]:
+        """Ascending numbers of completions per prompt in updates; packed: fewer than all if these suffice."""
+        return (self.draws[0],)
 
 
 def recomputes(dtype: str) -> bool:
@@ -82,73 +89,52 @@ class Reference:
         self.params = place(self.params, params)
 
 
-@dataclasses.dataclass(frozen=True)
-class Setup:
-    """Arguments that both players share.
+@dataclasses.dataclass(eq=False)
+class Player:
+    """A language model that samples and is trained; `build.make_players` makes both.
 
     Attributes:
-      model: configuration and tokenizer; its `config.lora` says whether the players are adapters.
-      reference: shared by both.
-      offloader: moves weights between devices and host memory.
+      model: configuration and tokenizer; its `config.lora` says whether the player is an adapter.
+      reference: what both players start from.
+      config: its settings.
+      sampler: draws completions of each prompt.
+      optimizer: of its updates.
+      state: trained parameters, float32: all, or the adapters alone; and their moments.  The first update
+        destroys them.  A player that is not trained has none: it is the reference.
+      widths: ascending completion widths of updates.
+      groups: ascending numbers of completions per prompt in updates.
       put: places host arrays on the devices.
-      limits, sampling: settings.
-      optimizer: settings of both optimisers.
-      moments: type of their moments.
+      offloader: moves weights between devices and host memory.
     """
 
     model: LanguageModel
     reference: Reference
-    offloader: Offloader
+    config: PlayerConfig
+    sampler: Sampler
+    optimizer: optax.GradientTransformation
+    state: learner.TrainState
+    widths: tuple[int, ...]
+    groups: tuple[int, ...]
     put: Callable[[Any], Any]
-    limits: LimitsConfig
-    sampling: SamplingConfig
-    optimizer: OptimizerConfig
-    moments: str
+    offloader: Offloader
 
+    def __post_init__(self):
+        self.offloader.add_player(self)
 
-class Player:
-    """A language model that samples and is trained.
+    @property
+    def trained(self) -> bool:
+        """Whether it has parameters of its own."""
+        return bool(self.state.params)
 
-    Args:
-      setup: what it shares with the other player.
-      config: its settings.
-      trained: trained parameters, float32: all, or the adapters alone.  Donated to the first update.
-      role: "agent" or "simulator".
-      group: samples per prompt.
-      temperature: of the samples.
-    Attributes:
-      buckets: ascending prompt widths.
-      widths: ascending completion widths of updates.
-      groups: ascending numbers of completions per prompt in updates.
-      engine: samples `group` completions of each prompt.
-      state: parameters and moments.
-    """
-
-    def __init__(
-        self,
-        setup: Setup,
-        config: PlayerConfig,
-        trained: Params,
-        role: str,
-        group: int,
-        temperature: float,
-    ):
-        model, limits, put = setup.model, setup.limits, setup.put
-        self.model, self.reference, self.config, self.put = model, setup.reference, config, put
-        self.groups: tuple[int, ...] = (group,)
-        rows, lanes = setup.sampling.batch_size or config.batch_size, setup.sampling.lanes
-        self.engine = make_engine(model, limits, put, role, group, temperature, rows, lanes)
-        _, response, episode = limits.of(role)
-        self.buckets, self.widths = self.engine.prompt_buckets, limits.widths(episode or response)
-        self.optimizer = make_optimizer(config.learning_rate, setup.optimizer, setup.moments)
-        self.state = learner.init_state(trained, self.optimizer, copy=False)
-        self._offloader = setup.offloader
-        self._offloader.add_player(self)
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Ascending prompt widths."""
+        return self.sampler.prompt_buckets
 
     @property
     def frozen(self) -> Params:
-        """The parameters that are not trained: the base under LoRA, else none."""
-        return self.reference.params if self.model.config.lora else {}
+        """The parameters that are not trained: the base under LoRA, all if none are trained, else none."""
+        return {} if self.trained and not self.model.config.lora else self.reference.params
 
     @property
     def recomputes(self) -> bool:
@@ -166,8 +152,8 @@ class Player:
 
     def blank_batches(self) -> list[Rollouts]:
         """Blank rollouts of one prompt for each shape of an update, to compile it with."""
-        engine = self.engine
-        blank = [Rollouts.empty([[0] * w], engine.options, engine.episode) for w in self.buckets]
+        sampler = self.sampler
+        blank = [Rollouts.empty([[0] * w], sampler.options, sampler.episode) for w in self.buckets]
         return [
             dataclasses.replace(rollouts, lengths=np.full_like(rollouts.lengths, width)).samples(
                 np.arange(group)[None]
@@ -193,7 +179,7 @@ class Player:
 
     def load_for(self, phase: str) -> None:
         """Loads what this player needs for "sample", "score", "both" or "update" onto the devices."""
-        self._offloader.load_for(phase, self)
+        self.offloader.load_for(phase if self.trained else "score", self)
 
     def place(self, *, parameters: bool | None = None, moments: bool | None = None) -> None:
         """Moves weights to the devices (true) or to host memory (false); None leaves them alone."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -15,86 +14,52 @@ from genenv_jax.benchmarks.base import Message, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.conversations import Conversations
-from genenv_jax.players.lengths import LimitsConfig
-from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine, OnCompletion, Rollouts
-from genenv_jax.sampling.episodes import EpisodeEngine
+from genenv_jax.sampling.sampler import OnCompletion, Rollouts, Sampler
 from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.typing import Params, PRNGKey
 
 
-def make_engine(
-    model: LanguageModel,
-    limits: LimitsConfig,
-    put: Callable[[Any], Any],
-    role: str,
-    samples: int,
-    temperature: float,
-    max_concurrent: int,
-    lanes: int,
-) -> Engine:
-    """The sampler of a role, "agent" or "simulator".
-
-    Args:
-      model: its decoder and end tokens.
-      put: see `Engine`.
-      samples: samples per prompt, at `temperature`.
-      max_concurrent, lanes: prompts, and completions of each, that are decoded together; see `Engine`.
-    """
-    prompt, response, episode = limits.of(role)
-    return Engine(
-        model.config,
-        SamplingParams(response, samples, model.eos_ids, temperature=temperature),
-        max_concurrent,
-        limits.buckets(prompt),
-        put,
-        lanes,
-        episode=episode,
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class Policy(ChatModel):
-    """Samples from a model with an `Engine`.
+    """Samples from a model.
 
     Attributes:
       model: tokenizer and chat template.
-      engine: the sampler; its group size is the number of samples.
+      sampler: its group size is the number of samples.
       params: parameters of the decoder.
       key: PRNG key; an answer also depends on its conversation's index, its sample and the turn.
     """
 
     model: LanguageModel
-    engine: Engine
+    sampler: Sampler
     params: Params
     key: PRNGKey
 
     @property
     def samples(self) -> int:
-        return self.engine.options.group_size
+        return self.sampler.options.group_size
 
     @property
     def max_concurrent(self) -> int:
-        return self.engine.batch_size
+        return self.sampler.batch_size
 
     @property
     def continues(self) -> bool:
         """See `ChatModel`: it has room for episodes, and a chat template that can continue them."""
-        return bool(self.engine.episode) and not self.model.why_not_continuable
+        return bool(self.sampler.episode) and not self.model.why_not_continuable
 
     @functools.cached_property
-    def turns(self) -> Engine:
-        """The engine that draws one sample per conversation."""
-        options = dataclasses.replace(self.engine.options, group_size=1)
-        return dataclasses.replace(self.engine, options=options)
+    def turns(self) -> Sampler:
+        """The sampler that draws one sample per conversation."""
+        return self.sampler.drawing(group_size=1)
 
     def answer(
         self, conversations: Sequence[list[Message]], on_completion: OnCompletion
     ) -> Rollouts:
         """See `ChatModel`.  Raises ValueError for a conversation that does not fit."""
         prompts = [self.model.encode_messages(messages) for messages in conversations]
-        return self.engine(self.params, prompts, self.key, on_completion=on_completion)
+        return self.sampler(self.params, prompts, self.key, on_completion=on_completion)
 
     def answer_turn(
         self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
@@ -113,14 +78,14 @@ class Policy(ChatModel):
     ) -> tuple[list[list[Attempt]], Rollouts]:
         """See `ChatModel`.  An episode that does not open, or whose opening does not fit, ends there."""
         played = Conversations(self.model, tasks, episodes, on_completion, waiting)
-        prompts = played.open(self.samples, self.max_concurrent, self.engine.prompt_buckets[-1])
-        rollouts = EpisodeEngine(self.engine)(self.params, prompts, played, self.key)
+        prompts = played.open(self.samples, self.max_concurrent, self.sampler.prompt_buckets[-1])
+        rollouts = self.sampler.play(self.params, prompts, played, self.key)
         attempts = [[played.attempts[i, j] for j in range(self.samples)] for i in range(len(tasks))]
         return attempts, rollouts
 
     def fits(self, conversation: list[Message]) -> bool:
         """See `ChatModel`: whether its tokens fit the largest prompt width."""
-        return self.tokens(conversation) <= self.engine.prompt_buckets[-1]
+        return self.tokens(conversation) <= self.sampler.prompt_buckets[-1]
 
     def tokens(self, conversation: list[Message]) -> int:
         return len(self.model.encode_messages(conversation))

@@ -12,8 +12,8 @@ import numpy as np
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
-from genenv_jax.players.player import Player, PlayerConfig, Setup
-from genenv_jax.sampling.engine import Engine, OnCompletion, Rollouts, ignore
+from genenv_jax.players.player import Player, PlayerConfig
+from genenv_jax.sampling.sampler import OnCompletion, Rollouts, ignore
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 
@@ -72,34 +72,35 @@ class SimulatorConfig(PlayerConfig):
         return self.method == "hindsight"
 
     @property
+    def draws(self) -> tuple[int, float]:
+        return self.variations, self.temperature
+
+    def group_sizes(self, packed: bool) -> tuple[int, ...]:
+        if self.asks:  # each record has its own prompt
+            return (1,)
+        n = self.variations
+        return tuple(sorted({n, *(2**i for i in range(n.bit_length()) if packed and 2**i < n)}))
+
+    @property
     def num_from_initial(self) -> int:
         """How many of a seed's variations the initial simulator writes."""
         return round(self.mixture * self.variations)
 
 
 class Simulator(Player):
-    """See the module's docstring.  The KL penalty is to the reference, the initial simulator.
-
-    Args:
-      setup, trained: see `Player`.
-      config: its settings.
-    """
+    """See the module's docstring.  The KL penalty is to the reference, the initial simulator."""
 
     config: SimulatorConfig
 
-    def __init__(self, setup: Setup, config: SimulatorConfig, trained: Params):
-        n = config.variations
-        super().__init__(setup, config, trained, "simulator", n, config.temperature)
-        if config.asks:  # each record has its own prompt
-            self.groups = (1,)
-        elif setup.limits.response_buckets:
-            self.groups = tuple(sorted({n, *(2**i for i in range(n.bit_length()) if 2**i < n)}))
-        self._initial = dataclasses.replace(self.engine, config=self.reference.config)
-        # (whether it is the trained simulator, its engine), each with its share of a seed's variations.
-        self._engines = [
-            (own, _with_group(engine, count))
-            for own, engine, count in (
-                (True, self.engine, n - config.num_from_initial),
+    def __post_init__(self):
+        super().__post_init__()
+        config = self.config
+        self._initial = dataclasses.replace(self.sampler, config=self.reference.config)
+        # (whether it is the trained simulator, its sampler), each with its share of a seed's variations.
+        self._samplers = [
+            (own, sampler.drawing(group_size=count))
+            for own, sampler, count in (
+                (True, self.sampler, config.variations - config.num_from_initial),
                 (False, self._initial, config.num_from_initial),
             )
             if count
@@ -123,7 +124,7 @@ class Simulator(Player):
         prompts = [self.model.encode_messages(messages) for messages in contexts]
         self.load_for(self._sampling)
         parts: list[Rollouts] = []
-        for own, engine in self._engines:
+        for own, sampler in self._samplers:
             first = sum(part.lengths.shape[1] for part in parts)
 
             def finished(i: int, j: int, tokens: list[int], done: bool, first: int = first) -> None:
@@ -132,13 +133,13 @@ class Simulator(Player):
             params = self.params if own else self.reference.params
             # The first writer draws the same numbers as if it were the only one.
             drawn = jax.random.fold_in(key, processes.put(np.uint32(first))) if first else key
-            parts.append(engine(params, prompts, drawn, on_completion=finished))
+            parts.append(sampler(params, prompts, drawn, on_completion=finished))
         return Rollouts.concat(parts, axis=1)
 
     def sampled_tokens(self, generations: Rollouts) -> int:
         """Tokens that models processed for `generate`: each of two writers reads the prompts."""
         prompts = sum(map(len, generations.prompts))
-        return generations.token_count + (len(self._engines) - 1) * prompts
+        return generations.token_count + (len(self._samplers) - 1) * prompts
 
     def generate_initial(
         self,
@@ -180,8 +181,8 @@ class Simulator(Player):
 
         return [
             step
-            for own, engine in self._engines
-            for step in engine.warm_up(functools.partial(params, own))
+            for own, sampler in self._samplers
+            for step in sampler.warm_up(functools.partial(params, own))
         ]
 
     @property
@@ -198,9 +199,3 @@ class Simulator(Player):
             scored = processes.fetch(score(self.put(batch)))
             result[rows, :, : scored.shape[-1]] = scored[: len(rows)]
         return result
-
-
-def _with_group(engine: Engine, count: int) -> Engine:
-    """The same sampler with a different group size."""
-    options = dataclasses.replace(engine.options, group_size=count)
-    return dataclasses.replace(engine, options=options)

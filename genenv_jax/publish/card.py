@@ -40,28 +40,28 @@ _WRITTEN = ("generated/valid_share", "generated/p_hat_mean", "generated/p_hat_in
 
 
 def of_run(
-    role: str,
     config: Config,
     workdir: pathlib.Path,
     start: pathlib.Path,
     tasks: int,
     tools: str,
     commit: str,
+    role: str,
 ) -> dict[str, str]:
     """The arguments of `Player.export` for what it writes beside the weights of a finished run.
 
     Args:
-      role: "agent" or "simulator".
       workdir: the run's workdir; its config.json and metrics.jsonl are read.
       start: directory of the model that the players started from.
       tasks: number of held-out tasks that are scored.
       tools: how the agent was shown its tools, from `Benchmark.about`; "" if it has none.
       commit: the code's commit when the run began.
+      role: "agent" or "simulator".
     """
     metrics = read_steps(workdir / "metrics.jsonl")
     last = metrics[max(metrics)]
     totals = {name: last.get(f"{name}/total") for name in ("rollouts", "tokens")}
-    trained = role == "agent" or (config.simulator.train and config.tasks.source == "simulator")
+    trained = role == "agent" or config.trains_simulator
     context = {
         "fingerprint": read_json(workdir / "config.json", "settings").get("fingerprint", ""),
         "trained": trained,

@@ -22,13 +22,13 @@ class Inputs(NamedTuple):
     """What a loss is given of a micro-batch: arrays (b, g, c), but advantages (b, g).
 
     logp, entropy: under the policy being trained.  old, ref: log-probs under the policy that sampled and the
-    reference policy.  mask: 1 at completion tokens.
+    reference policy, None without a KL term.  mask: 1 at completion tokens.
     """
 
     logp: Array
     entropy: Array
     old: Array
-    ref: Array
+    ref: Array | None
     advantages: Array
     mask: Array
 

@@ -26,7 +26,7 @@ from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
 from genenv_jax.run.tracking import Trackers
 from genenv_jax.run.workdir import RunFiles, check_files, set_aside
-from genenv_jax.sampling.engine import Engine
+from genenv_jax.sampling.sampler import Sampler
 from genenv_jax.system.signals import end, ending, held
 from genenv_jax.typing import PRNGKey
 
@@ -48,10 +48,12 @@ class Stateful(Protocol):
         """
 
 
-class Trained(Protocol):
-    """A part of a run whose state is a pytree of arrays."""
+class Trainable(Protocol):
+    """A player: its state is a pytree of arrays."""
 
     state: Any
+    trained: bool
+    sampler: Sampler
 
 
 def _committed(x: jax.Array) -> jax.Array:
@@ -109,8 +111,8 @@ class Session:
         self._last, self._most, self._checkpoint = epochs, (rollouts, tokens), checkpoint
         self._root_key = jax.random.key(seed)
         self._parts: dict[str, Stateful] = {}
-        self._trained: dict[str, Trained] = {}
-        self._engines: Sequence[Engine] = ()
+        self._trained: dict[str, Trainable] = {}
+        self._samplers: Sequence[Sampler] = ()
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self.begun: Mapping[str, Any] = {}
         self.within: dict[str, Callable[[], Any]] = {}
@@ -121,17 +123,14 @@ class Session:
 
     # -- state --------------------------------------------------------------------------------------
 
-    def register(self, name: str, part: Stateful) -> None:
-        """Adds a part's state to every checkpoint."""
-        self._parts[name] = part
+    def register(self, **parts: Stateful) -> None:
+        """Adds the parts' states to every checkpoint."""
+        self._parts |= parts
 
-    def register_trained(self, name: str, part: Trained) -> None:
-        """Adds a part's arrays to every checkpoint."""
-        self._trained[name] = part
-
-    def register_engines(self, engines: Sequence[Engine]) -> None:
-        """Sets the samplers whose share of the time is recorded."""
-        self._engines = engines
+    def register_players(self, **players: Trainable) -> None:
+        """Adds the arrays of players that are trained to every checkpoint; samplers' times are recorded."""
+        self._trained |= {name: player for name, player in players.items() if player.trained}
+        self._samplers = [player.sampler for player in players.values()]
 
     def open(self, trackers: Trackers) -> None:
         """Opens the records; resumes an interrupted run from its last checkpoint.
@@ -206,7 +205,7 @@ class Session:
         SIGTERM ends the run with exit code 143 as soon as pending checkpoints are on disk; a resumed run
         repeats the interrupted epoch from its last checkpoint on.
         """
-        self._clock = clock = self._stack.enter_context(RunClock(self._engines, self.rollouts))
+        self._clock = clock = self._stack.enter_context(RunClock(self._samplers, self.rollouts))
         silent = not processes.is_writer()
         self._progress = Progress(self._last, self.finished, silent, compiling=clock.compiling)
         with ending(signal.SIGTERM), self._stack:

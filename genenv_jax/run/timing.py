@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from genenv_jax.sampling.engine import Engine
+from genenv_jax.sampling.sampler import Sampler
 
 
 class Stopwatch:
@@ -87,12 +87,12 @@ class RunClock:
     """Where a run's time goes, by epoch: phases, compilations and samplers.
 
     Args:
-      engines: the samplers, whose seconds of prefill and decoding are added up.
+      samplers, whose seconds of prefill and decoding are added up.
       rollouts: rollouts so far.
     """
 
-    def __init__(self, engines: Sequence[Engine] = (), rollouts: int = 0):
-        self._engines, self._rollouts = engines, rollouts
+    def __init__(self, samplers: Sequence[Sampler] = (), rollouts: int = 0):
+        self._samplers, self._rollouts = samplers, rollouts
         self._watch, self._compilations = Stopwatch(), Compilations()
         self._sampled = self._sampling()
 
@@ -134,6 +134,6 @@ class RunClock:
 
     def _sampling(self) -> dict[str, float]:
         total: collections.Counter[str] = collections.Counter()
-        for engine in self._engines:
-            total.update(engine.seconds)
+        for sampler in self._samplers:
+            total.update(sampler.seconds)
         return dict(total)

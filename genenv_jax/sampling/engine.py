@@ -7,167 +7,19 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes, rules
 from genenv_jax.sampling import decoding, parts
 from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.sampler import OnCompletion, Rollouts, bucket, ignore, pad_rows
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
-
-# (prompt, sample, completion, whether it ended by itself); the sampler gives the completion as tokens.
-OnCompletion = Callable[[int, int, Any, bool], None]
-
-_ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # of `Rollouts`
-
-
-def ignore(prompt: int, sample: int, completion: Any, done: bool) -> None:
-    """An `OnCompletion` for callers that need completions only at the end."""
-
-
-def bucket(length: int, buckets: Sequence[int], what: str) -> int:
-    """The smallest of the ascending `buckets` that holds `length`.
-
-    Raises ValueError, naming `what`, if none does.
-    """
-    for size in buckets:
-        if length <= size:
-            return size
-    raise ValueError(f"{what} has {length} tokens, the limit is {buckets[-1]}")
-
-
-def pad_rows(
-    rows: Sequence[Sequence[int]], width: int, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Right-pads token lists to an int32 array (count, width); returns the array and lengths (count,)."""
-    tokens, lengths = np.zeros((count, width), np.int32), np.zeros(count, np.int32)
-    for i, row in enumerate(rows):
-        tokens[i, : len(row)] = row
-        lengths[i] = len(row)
-    return tokens, lengths
-
-
-def take_samples(x: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Reorders samples: from x (n, g, ...), takes the samples `order` (n, h) of each row; (n, h, ...)."""
-    return np.take_along_axis(x, order.reshape(*order.shape, *[1] * (x.ndim - 2)), axis=1)
-
-
-@dataclasses.dataclass
-class Rollouts:
-    """Completions of N prompts, in prompt order; host arrays.
-
-    prompts: N token lists.  tokens: (N, g, c) int32.  lengths: (N, g).  logprobs: (N, g, c) float32,
-    under the raw sampling policy.  done: (N, g) bool, false where the token limit cut a row off.
-    loss_mask: (N, g, c) bool, true at the sampled tokens of an episode; the others are observations, with
-    log-prob 0.  None: all tokens were sampled.
-    """
-
-    prompts: list[list[int]]
-    tokens: np.ndarray
-    lengths: np.ndarray
-    logprobs: np.ndarray
-    done: np.ndarray
-    loss_mask: np.ndarray | None = None
-
-    @property
-    def num_generated(self) -> np.ndarray:
-        """(N, g) number of sampled tokens; `lengths` also counts an episode's observations."""
-        return self.lengths if self.loss_mask is None else self.loss_mask.sum(axis=-1)
-
-    @classmethod
-    def empty(
-        cls, prompts: Sequence[Sequence[int]], options: SamplingParams, length: int = 0
-    ) -> Rollouts:
-        """Rollouts with no tokens yet.  length: most tokens of an episode; 0: single completions."""
-        n, g, c = len(prompts), options.group_size, length or options.max_new_tokens
-        return cls(
-            [list(prompt) for prompt in prompts],
-            np.zeros((n, g, c), np.int32),
-            np.zeros((n, g), np.int32),
-            np.zeros((n, g, c), np.float32),
-            np.zeros((n, g), bool),
-            np.zeros((n, g, c), bool) if length else None,
-        )
-
-    def _map(self, function: Callable[..., np.ndarray], *others: Rollouts) -> dict[str, Any]:
-        """Applies `function` to each array of this and the same arrays of `others`."""
-        return {
-            name: function(*(getattr(x, name) for x in (self, *others)))
-            for name in _ARRAYS
-            if getattr(self, name) is not None
-        }
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All fields as arrays by name, to be kept; the prompts are padded."""
-        longest = max(map(len, self.prompts), default=0)
-        prompts, lengths = pad_rows(self.prompts, longest, len(self))
-        return {"prompts": prompts, "prompt_lengths": lengths, **self._map(lambda x: x)}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Rollouts:
-        """Inverse of `arrays`; there may be others among them."""
-        prompts = zip(arrays["prompts"].tolist(), arrays["prompt_lengths"], strict=True)
-        kept = {name: arrays[name] for name in _ARRAYS if name in arrays}
-        return cls([tokens[:n] for tokens, n in prompts], **kept)
-
-    @classmethod
-    def concat(cls, parts: Sequence[Rollouts], axis: int = 0) -> Rollouts:
-        """Joins rollouts along the prompts (0), or along the samples (1) of the same prompts."""
-        first, *rest = parts
-        if not rest:
-            return first
-        prompts = first.prompts if axis else [prompt for part in parts for prompt in part.prompts]
-        return cls(prompts, **first._map(lambda *x: np.concatenate(x, axis), *rest))
-
-    def __len__(self) -> int:
-        return len(self.prompts)
-
-    @property
-    def token_count(self) -> int:
-        """Tokens of all prompts (each counted once) and completions."""
-        return sum(map(len, self.prompts)) + int(self.lengths.sum())
-
-    def completion(self, i: int, j: int) -> list[int]:
-        """Tokens of one completion, including its end token."""
-        return self.tokens[i, j, : self.lengths[i, j]].tolist()
-
-    def take(self, rows: Sequence[int]) -> Rollouts:
-        """The rollouts of the prompts `rows`."""
-        rows = list(rows)
-        return Rollouts([self.prompts[i] for i in rows], **self._map(lambda x: x[rows]))
-
-    def only(self, kept: np.ndarray) -> Rollouts:
-        """A copy in which completions are empty where `kept` (N, g) is false."""
-        return dataclasses.replace(self, lengths=np.where(kept, self.lengths, 0))
-
-    def samples(self, order: np.ndarray) -> Rollouts:
-        """The samples `order` (N, h) of each prompt, in that order."""
-        return dataclasses.replace(self, **self._map(lambda x: take_samples(x, order)))
-
-    def cut(self, widths: Sequence[int]) -> Rollouts:
-        """A copy cut to the smallest of the ascending widths that holds all completions."""
-        width = bucket(int(self.lengths.max()), widths, "a completion")
-        cut = self._map(lambda x: x[..., :width] if x.ndim == 3 else x)
-        return dataclasses.replace(self, **cut)
-
-    def batch(self, prompt_buckets: Sequence[int], count: int) -> CompletionBatch:
-        """One training batch of `count` prompts: padded with empty rows, prompts in the smallest bucket."""
-        width = bucket(max(map(len, self.prompts)), prompt_buckets, "a prompt")
-        prompts, prompt_lengths = pad_rows(self.prompts, width, count)
-        pad = count - len(self)
-        return CompletionBatch(
-            prompts,
-            np.maximum(prompt_lengths, 1),
-            np.pad(self.tokens, [(0, pad), (0, 0), (0, 0)]),
-            np.pad(self.lengths, [(0, pad), (0, 0)]),
-            None if self.loss_mask is None else np.pad(self.loss_mask, [(0, pad), (0, 0), (0, 0)]),
-        )
 
 
 def by_bucket(
@@ -226,7 +78,6 @@ class Engine:
       chunk: decoding steps between checks for finished samples.
       prefill_tokens: approximate number of prompt tokens read at a time; at least one prompt per
         batch shard.
-      episode: most tokens of an episode after its prompt, see `sampling.episodes`; 0: no episodes.
       seconds: device time spent on "prefill" and "decode", summed over all calls.
     """
 
@@ -238,10 +89,13 @@ class Engine:
     lanes: int = 0
     chunk: int = 16
     prefill_tokens: int = 1024
-    episode: int = 0
     seconds: dict[str, float] = dataclasses.field(
         default_factory=lambda: {"prefill": 0.0, "decode": 0.0}, compare=False
     )
+
+    def drawing(self, **options: Any) -> Engine:
+        """The same sampler with other `SamplingParams`."""
+        return dataclasses.replace(self, options=dataclasses.replace(self.options, **options))
 
     def __call__(
         self,

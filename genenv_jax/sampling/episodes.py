@@ -20,14 +20,8 @@ import numpy as np
 
 from genenv_jax.parallel import processes, rules
 from genenv_jax.sampling import decoding, parts, turns
-from genenv_jax.sampling.engine import (
-    Engine,
-    Rollouts,
-    bucket,
-    by_bucket,
-    commit,
-    pad_rows,
-)
+from genenv_jax.sampling.engine import Engine, by_bucket, commit
+from genenv_jax.sampling.sampler import Rollouts, bucket, pad_rows
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 Row = tuple[int, int]  # prompt, sample
@@ -56,17 +50,16 @@ class Environments(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class EpisodeEngine:
-    """Plays episodes from any number of prompts, `sampler.batch_size` at a time, with g rows each.
+class EpisodeEngine(Engine):
+    """An engine that also plays episodes; `max_new_tokens` limits each answer.
 
     Attributes:
-      sampler: gives the decoder, options and widths.  `max_new_tokens` limits each answer; `episode` limits
-        everything after the prompt, answers and observations together.
+      episode: most tokens after the prompt, answers and observations together; 0: it plays none.
     """
 
-    sampler: Engine
+    episode: int = 0
 
-    def __call__(
+    def play(
         self,
         params: Params,
         prompts: Sequence[Sequence[int]],
@@ -74,7 +67,7 @@ class EpisodeEngine:
         key: PRNGKey,
         first_row: int = 0,
     ) -> Rollouts:
-        """Plays g episodes from every prompt.
+        """Plays g episodes from every prompt, `batch_size` prompts at a time.
 
         Args:
           params: the decoder's parameters.
@@ -88,25 +81,28 @@ class EpisodeEngine:
           ValueError: a prompt is longer than the largest bucket.
         """
         there = [i for i, prompt in enumerate(prompts) if prompt]
-        buckets = self.sampler.prompt_buckets
+        buckets = self.prompt_buckets
         widths = [bucket(len(prompts[i]), buckets, f"prompt {i}") for i in there]
-        result = Rollouts.empty(prompts, self.sampler.options, self.sampler.episode)
-        weights = decoding.prepare(params, config=self.sampler.config)
-        slots = self.sampler.batch_size
-        most = slots * self.sampler.options.group_size * self.sampler.episode
+        result = Rollouts.empty(prompts, self.options, self.episode)
+        weights = decoding.prepare(params, config=self.config)
+        slots = self.batch_size
+        most = slots * self.options.group_size * self.episode
         for width, of in by_bucket(widths, slots, most):
             call = _Call(self, weights, environments, key, first_row, result, width)
             call.play(collections.deque(there[row] for row in of))
         return result
 
-    def warm_up(self, params: Callable[[], Params]) -> list[WarmUp]:
-        """Steps that compile every program a call may need, see `Engine.warm_up`."""
-        widths = self.sampler.prompt_buckets
-        return [functools.partial(self._warm_up, params, width) for width in widths]
+    def warm_up(self, params: Callable[[], Params], episodes: bool = False) -> list[WarmUp]:
+        """Steps that compile every program that a call may need, or that `play` may.
 
-    def _warm_up(self, params: Callable[[], Params], width: int) -> None:
-        weights = decoding.prepare(params(), config=self.sampler.config)
-        empty = Rollouts.empty([], self.sampler.options, self.sampler.episode)
+        params: returns the decoder's parameters; called when a step runs.
+        """
+        step = self._warm_up_episodes if episodes else self._warm_up
+        return [functools.partial(step, params, width) for width in self.prompt_buckets]
+
+    def _warm_up_episodes(self, params: Callable[[], Params], width: int) -> None:
+        weights = decoding.prepare(params(), config=self.config)
+        empty = Rollouts.empty([], self.options, self.episode)
         call = _Call(self, weights, None, jax.random.key(0), 0, empty, width)
         call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
@@ -144,9 +140,9 @@ class _Call:
         width: int,
     ):
         self._weights, self._environments = weights, environments
-        self._sampler, self._options = engine.sampler, engine.sampler.options
+        self._sampler, self._options = engine, engine.options
         self._key, self._first_row, self._result, self._width = key, first_row, result, width
-        self.size, *self.sizes = history_sizes(engine.sampler.episode)
+        self.size, *self.sizes = history_sizes(engine.episode)
         b, g = self._sampler.batch_size, self._options.group_size
         self._state = commit(
             turns.empty(

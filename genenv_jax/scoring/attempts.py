@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
-from genenv_jax.sampling.engine import OnCompletion, ignore
+from genenv_jax.sampling.sampler import OnCompletion, ignore
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.requests import PROMPT_TOO_LONG, SCORE
 from genenv_jax.scoring.scorer import Scorer

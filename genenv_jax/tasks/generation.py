@@ -12,7 +12,7 @@ from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Tas
 from genenv_jax.benchmarks.shown import reference_text
 from genenv_jax.rl.rewards import success_rate
 from genenv_jax.run.checkpoint import pack_arrays
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.sampler import Rollouts
 from genenv_jax.scoring import requests
 
 # What the agent's attempts add to a generation.

@@ -14,7 +14,7 @@ from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.checkpoint import unpack_arrays
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import OnCompletion, Rollouts, ignore
+from genenv_jax.sampling.sampler import OnCompletion, Rollouts, ignore
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.attempts import Waiting
 from genenv_jax.scoring.scorer import Scorer

@@ -23,7 +23,7 @@ from genenv_jax.run.checkpoint import pack_arrays, unpack_arrays
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import OnCompletion, Rollouts
+from genenv_jax.sampling.sampler import OnCompletion, Rollouts
 from genenv_jax.scoring.attempts import Attempt, answer
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
@@ -295,13 +295,13 @@ class AgentTrainer:
     def _batch(
         self, rollouts: Rollouts, advantages: np.ndarray, rows: Sequence[int]
     ) -> learner.GRPOBatch:
-        """A mini-batch on the devices; the old log-probs are placeholders for the reference's."""
+        """A mini-batch on the devices, without the reference's log-probs."""
         agent = self._agent
         arrays = [rollouts.logprobs, advantages]
         if agent.recomputes:  # the step recomputes them itself
             arrays.append(np.ones(advantages.shape, np.float32))
         batch, old, *rest = agent.put(agent.minibatch(rollouts, rows, *arrays))
-        return learner.GRPOBatch(batch, old, old, *rest)
+        return learner.GRPOBatch(batch, old, None, *rest)
 
 
 def _record(

@@ -16,7 +16,7 @@ import numpy as np
 
 from genenv_jax.parallel import processes
 from genenv_jax.run.session import Session
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.sampler import Rollouts
 
 MAX_KL = 1000.0  # nats a token over which an update has diverged; one token gives at most e^20
 # Metrics of an update that are a KL divergence, in nats a token.

@@ -26,7 +26,7 @@ from genenv_jax.rl.rewards import effective_sample_size
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Rollouts, bucket, take_samples
+from genenv_jax.sampling.sampler import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.trainers import divergence
 from genenv_jax.typing import WarmUp
@@ -325,15 +325,9 @@ class PolicyGradient(_Learning):
         return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape), first)
 
 
-def make_simulator_trainer(
-    simulator: Simulator, benchmark: Benchmark, writes_tasks: bool, session: Session
-) -> Frozen:
-    """The trainer that `config.simulator` names.
-
-    benchmark: writes the simulator's prompts.
-    writes_tasks: whether the simulator writes the epochs' tasks; it is not trained on others.
-    """
-    if not (simulator.config.train and writes_tasks):
+def make_simulator_trainer(simulator: Simulator, benchmark: Benchmark, session: Session) -> Frozen:
+    """The trainer that `config.simulator` names.  benchmark: writes the simulator's prompts."""
+    if not simulator.trained:
         return Frozen()
     trainers = {"rwr": Regression, "grpo": PolicyGradient, "hindsight": Hindsight}
     return trainers[simulator.config.method](simulator, benchmark, session)

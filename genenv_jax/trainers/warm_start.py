@@ -32,7 +32,7 @@ from genenv_jax.players.optimizer import OptimizerConfig, make_muon, make_optimi
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.programs import compile_in_parallel
 from genenv_jax.run.progress import Progress
-from genenv_jax.sampling.engine import bucket, pad_rows
+from genenv_jax.sampling.sampler import bucket, pad_rows
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 

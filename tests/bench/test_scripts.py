@@ -39,7 +39,7 @@ def rows_of(text, first_column):
 @pytest.mark.slow
 def test_compare_agrees_and_prints_every_work():
     text = run(
-        "compare.py", "--sizes=tiny", "--works=sample,prefill,score,grpo,ragged,memory", "--repeats=2",
+        "compare.py", "--sizes=tiny", "--works=sample,prefill,score,grpo,ragged", "--repeats=2",
         "--engines=torch,ours,narrow",
     )  # fmt: skip
     assert 0 < float(re.search(r"between engines (\S+);", text)[1]) < 1e-4
@@ -50,10 +50,6 @@ def test_compare_agrees_and_prints_every_work():
         assert float(row["HF / narrow"]) == pytest.approx(theirs / narrow, rel=0.02)
         assert float(row["ours / floor"]) > 1 and float(row["floor, s"]) > 0
     assert len(rows_of(text, "ours, ")) == 2 and len(rows_of(text, "HF, ")) == 1  # ragged lengths
-    planned = "temporaries by the compiler, MiB"
-    memory = {row["engine"]: row[planned] for row in rows_of(text, "") if planned in row}
-    assert list(memory) == ["HF", "plain JAX", "ours"]
-    assert float(memory["ours"]) <= float(memory["plain JAX"])
     assert "pinned to core" in text and "`python bench/compare.py --sizes=tiny" in text
 
 
@@ -108,6 +104,5 @@ def test_bad_flags_are_named():
 
     assert "['XL'] unknown; expected some of tiny, S, M" in refused("compare.py", "--sizes=XL")
     assert "--benchmark is for --model" in refused("compare.py", "--benchmark=dial")
-    assert "is of a given model" in refused("compare.py", "--works=long")
     assert "expected multiples of --group=8" in refused("gpu.py", "--rows=12")
     assert "['GPT-2'] unknown" in refused("gpu.py", "--models=GPT-2")

@@ -42,13 +42,12 @@ def _succeeded(done, said: str) -> None:
     )
 
 
-def prints(program: str, said: str, *few: str, short: bool = False) -> Callable:
+def prints(program: str, said: str, *few: str) -> Callable:
     """What runs a program at the smallest size and looks for `said` in its output.
 
     Args:
       said: "{workdir}" stands for that of the command.
       few: flags that make it small.
-      short: whether it trains, which has its own such flags.
     """
 
     def run(invocation: Invocation, place: Checkout) -> None:
@@ -57,7 +56,7 @@ def prints(program: str, said: str, *few: str, short: bool = False) -> Callable:
             if invocation.flag("config")
             else place.arguments(invocation)
         )
-        done = place.run(program, *given, *few, *(place.short if short else ()))
+        done = place.run(program, *given, *few)
         _succeeded(done, said.format(workdir=invocation.flag("workdir")))
 
     return run
@@ -65,7 +64,6 @@ def prints(program: str, said: str, *few: str, short: bool = False) -> Callable:
 
 evaluate_model = prints("evaluate", "page: {workdir}/report.html", *ONE_ANSWER, *ONE_DEVICE)
 report = prints("report", "/report/report.html")
-epoch = prints("bench/epoch.py", "| programs compiled |", "--epochs=2", short=True)
 parity = prints(
     *("bench/parity.py", "of 2 tokens at most: 1 of 1 equal", "--lengths=60", "--new_tokens=2")
 )
@@ -190,5 +188,3 @@ def arguments_alone(invocation: Invocation, place: Checkout) -> None:
         name, _, value = argument.removeprefix("--").partition("=")
         found = getattr(given, name)
         assert (",".join(map(str, found)) if isinstance(found, list) else str(found)) == value
-    if invocation.flag("tunix_python"):
-        assert "tunix" in given.engines

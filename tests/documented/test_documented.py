@@ -81,7 +81,6 @@ KINDS = {
     "a session": Kind(("genenv_jax.play",), own.play, needs=(SLOW, RUN)),
     "an upload": Kind(("genenv_jax.publish",), own.publish, needs=(SLOW, RUN)),
     "a data set": Kind(("genenv_jax.datasets",), own.datasets, needs=(SLOW,)),
-    "an epoch": Kind(("bench/epoch.py",), own.epoch, needs=(SLOW,)),
     "parity": Kind(("bench/parity.py",), own.parity, needs=(SLOW, DATA, "torch")),
     "what fits": Kind(("launch/aot_check.py",), own.aot_check, needs=(SLOW,)),
     "arguments alone": Kind(("bench/compare.py", "bench/gpu.py"), own.arguments_alone),

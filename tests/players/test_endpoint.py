@@ -16,7 +16,7 @@ from genenv_jax.players.endpoint import (
     EndpointModel,
     RequestRefused,
 )
-from genenv_jax.sampling.engine import ignore
+from genenv_jax.sampling.sampler import ignore
 from genenv_jax.scoring.attempts import attempt
 from genenv_jax.scoring.scorer import Scorer
 from tests.evaluate.fake_server import Endless, EndlessHead, Raw, completion, serve

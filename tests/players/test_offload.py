@@ -30,7 +30,7 @@ class Dummy(Player):
 
     def __init__(self, reference, offloader):
         optimizer = make_optimizer(0.1)
-        self.reference, self._offloader = reference, offloader
+        self.reference, self.offloader = reference, offloader
         self.state = init_state({"w": jnp.arange(6.0)}, optimizer)
         offloader.add_player(self)
 

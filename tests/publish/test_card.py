@@ -43,7 +43,7 @@ def make(tmp_path):
     def make(role="agent", tools="as text", **overrides):
         config = validate(toy_config(tmp_path / "cache", overrides))
         return card.of_run(
-            role, config, tmp_path, tmp_path / "base", tasks=4, tools=tools, commit="c0ffee"
+            config, tmp_path, tmp_path / "base", tasks=4, tools=tools, commit="c0ffee", role=role
         )
 
     return make

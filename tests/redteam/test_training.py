@@ -14,11 +14,12 @@ import pytest
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.players.agent import Agent, AgentConfig
-from genenv_jax.players.lengths import LimitsConfig
+from genenv_jax.players.learner import init_state
 from genenv_jax.players.offload import Offloader
-from genenv_jax.players.optimizer import OptimizerConfig
-from genenv_jax.players.player import Reference, Setup
-from genenv_jax.sampling.engine import SamplingConfig
+from genenv_jax.players.optimizer import make_optimizer
+from genenv_jax.players.player import Reference
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.tasks.mixture import Item
 from genenv_jax.trainers.agent import AgentTrainer
@@ -108,13 +109,13 @@ def _trained(opened, exploit, strict):
     """(Mean probability of each action before, after); the tasks weigh alike."""
     actions = _Actions(opened, exploit, strict)
     params = small_model.make_params(CONFIG, scale=0.2)
-    limits = LimitsConfig(agent_prompt=1, agent_response=1)
-    setup = Setup(
-        _Model(), Reference(params, CONFIG), Offloader(), jax.device_put, limits, SamplingConfig(),
-        OptimizerConfig(), "float32",
-    )  # fmt: skip
     config = AgentConfig(learning_rate=2e-2, batch_size=8, minibatch_size=8, group_size=16)
-    agent = Agent(setup, config, jax.tree.map(jax.numpy.copy, params))
+    optimizer = make_optimizer(config.learning_rate)
+    agent = Agent(
+        _Model(), Reference(params, CONFIG), config,
+        Engine(CONFIG, SamplingParams(1, config.group_size, _Model.eos_ids), 8, (1,)),
+        optimizer, init_state(params, optimizer), (1,), (config.group_size,), jax.device_put, Offloader(),
+    )  # fmt: skip
     tasks = (8 * actions.tried)[:8]
 
     def probabilities():

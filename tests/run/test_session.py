@@ -18,7 +18,7 @@ class Reads:
 
 def opened(workdir, part):
     session = Session(workdir, 0, 9, 0, 0, CheckpointConfig())
-    session.register("part", part)
+    session.register(part=part)
     session.open(Trackers(TrackingConfig(trackers=()), workdir, {}))
     return session
 

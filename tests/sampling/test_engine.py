@@ -12,7 +12,8 @@ from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine, Rollouts, bucket, by_bucket, cache_sizes, pad_rows
+from genenv_jax.sampling.engine import Engine, by_bucket, cache_sizes
+from genenv_jax.sampling.sampler import Rollouts, bucket, pad_rows
 from tests.sampling.small_model import CONFIG, make_params, make_prompts
 
 G, C = 2, 5

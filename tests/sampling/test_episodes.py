@@ -25,7 +25,7 @@ N = 5
 
 
 def engine(batch_size=3, buckets=(4, 8), config=CONFIG, length=LENGTH, **options):
-    return EpisodeEngine(Engine(config, OPTIONS, batch_size, buckets, episode=length, **options))
+    return EpisodeEngine(config, OPTIONS, batch_size, buckets, episode=length, **options)
 
 
 class Scripted:
@@ -70,7 +70,7 @@ def prompts():
 @pytest.fixture(scope="module")
 def played(params, prompts):
     environments = Scripted()
-    return engine()(params, prompts, environments, KEY), environments
+    return engine().play(params, prompts, environments, KEY), environments
 
 
 def same(got, want):
@@ -121,20 +121,20 @@ def test_the_first_answers_are_those_of_the_engine(params, prompts, played):
     ],
 )
 def test_batches_and_chunks_change_nothing(params, prompts, played, options):
-    same(engine(**options)(params, prompts, Scripted(), KEY), played[0])
+    same(engine(**options).play(params, prompts, Scripted(), KEY), played[0])
 
 
 def test_when_a_reply_comes_and_in_how_many_parts_it_is_read_changes_nothing(
     params, prompts, monkeypatch, played
 ):
-    same(engine()(params, prompts, Scripted(slow=False), KEY), played[0])
+    same(engine().play(params, prompts, Scripted(slow=False), KEY), played[0])
     monkeypatch.setattr("genenv_jax.sampling.episodes.OBSERVATION_WIDTHS", (4, 8))
-    same(engine()(params, prompts, Scripted(), KEY), played[0])
+    same(engine().play(params, prompts, Scripted(), KEY), played[0])
 
 
 def test_a_later_part_of_the_list(params, prompts):
-    whole = engine()(params, prompts, Endless(2), KEY)
-    same(engine()(params, prompts[2:], Endless(2), KEY, first_row=2), whole.take(range(2, N)))
+    whole = engine().play(params, prompts, Endless(2), KEY)
+    same(engine().play(params, prompts[2:], Endless(2), KEY, first_row=2), whole.take(range(2, N)))
 
 
 class Endless:
@@ -158,7 +158,7 @@ class Endless:
 
 def test_an_episode_ends_at_its_limit(params, prompts):
     environments = Endless(10**6)
-    rollouts = engine(length=20)(params, prompts, environments, KEY)
+    rollouts = engine(length=20).play(params, prompts, environments, KEY)
     assert (rollouts.lengths <= 20).all() and (rollouts.lengths > 20 - 2 - ANSWER).all()
     assert environments.crowded == N * G
 
@@ -167,11 +167,11 @@ def test_nothing_is_compiled_in_steady_state(params, prompts):
     """Not even by a first call, once it is warmed up."""
     warm = engine(batch_size=4, buckets=(8,), length=300)
     programs = turns._read_prompts, turns.decode, turns.observe, turns.widen, turns.empty
-    for step in warm.warm_up(lambda: params):
+    for step in warm.warm_up(lambda: params, episodes=True):
         step()
     before = [program._cache_size() for program in programs]
     for seed in (1, 2):
-        warm(params, make_prompts(7, 8, seed), Endless(40), jax.random.key(seed))
+        warm.play(params, make_prompts(7, 8, seed), Endless(40), jax.random.key(seed))
     assert [program._cache_size() for program in programs] == before
 
 
@@ -183,7 +183,7 @@ def test_what_the_devices_were_given_stays_as_it_was(params, prompts):
         given.extend((x, x.copy()) for x in jax.tree.leaves(tree))
         return jax.device_put(tree)
 
-    engine(put=put)(params, prompts, Scripted(), KEY)
+    engine(put=put).play(params, prompts, Scripted(), KEY)
     Engine(CONFIG, OPTIONS, 3, (4, 8), put=put)(params, prompts, KEY)
     assert len(given) > 50
     for array, copy in given:
@@ -210,5 +210,5 @@ def test_meshes_change_nothing(params, prompts, played, shape):
         stack.enter_context(rules.activate(mesh, CONFIG))
         put = functools.partial(jax.device_put, device=rules.batch_sharding(mesh))
         placed = jax.device_put(params, rules.param_shardings(CONFIG, mesh))
-        got = engine(batch_size=8, put=put)(placed, prompts, Scripted(), KEY)
+        got = engine(batch_size=8, put=put).play(placed, prompts, Scripted(), KEY)
     same(got, played[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from genenv_jax.benchmarks.base import Score
-from genenv_jax.sampling.engine import ignore
+from genenv_jax.sampling.sampler import ignore
 from genenv_jax.scoring.attempts import attempt
 from genenv_jax.scoring.requests import PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig

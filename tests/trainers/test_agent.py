@@ -9,7 +9,7 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.players import learner
 from genenv_jax.players.player import Player
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.sampler import Rollouts
 from genenv_jax.scoring.attempts import Attempt
 from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.mixture import Item

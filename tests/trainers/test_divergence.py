@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.sampler import Rollouts
 from genenv_jax.trainers import divergence
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.sampler import Rollouts
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.trainers.simulator import Hindsight, PolicyGradient
 from tests.toy import Toy

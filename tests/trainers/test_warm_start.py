@@ -17,7 +17,7 @@ from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import build, learner
 from genenv_jax.run.checkpoint import Checkpoints
-from genenv_jax.sampling.engine import pad_rows
+from genenv_jax.sampling.sampler import pad_rows
 from tests.commands import call
 from tests.runs import lines, run, toy_config
 
