@@ -9,14 +9,18 @@ a server with OpenAI's chat completions API (the key is read from $OPENAI_API_KE
     genenv evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
         --endpoint_model=Qwen/Qwen2.5-7B-Instruct --workdir=runs/bfcl-eval
 
-Both get the same prompts; `config.evaluation` sets the number of samples and the temperature.  Files in the
-workdir:
+With --answers=PATH, the answers in a file or directory for BFCL's, API-Bank's or TravelPlanner's official
+evaluator are scored in place of a model's.
+
+A model and a server get the same prompts; `config.evaluation` sets the number of samples and the
+temperature.  Files in the workdir:
 
     predictions.jsonl   every answer (all of an episode's) and its verdict, with request, reference and prompt
     verdicts.jsonl      samples, successes and mean reward of each task
     metrics.json        the benchmark's metrics
     results.json        the same with 95 % intervals, and the facts needed to read them
     report.html         all this as a page
+    official/MODE/      the first answers in files for the official evaluator, where it reads some
 
 It prints accuracies, shares of valid and truncated answers, and pass@k.  An endpoint's answers are kept in
 endpoint.jsonl, from which an interrupted command continues.  With --endpoint_budget=2000000 it stops with an
@@ -43,6 +47,7 @@ from ml_collections import ConfigDict
 from genenv_jax import cli
 from genenv_jax.config import use_model, validate
 from genenv_jax.evaluate.agent import evaluate_agent
+from genenv_jax.evaluate.official import Recorded, read_official
 from genenv_jax.evaluate.opening import AGENT, SIMULATOR, open_endpoint, open_policies
 from genenv_jax.evaluate.simulator import evaluate_simulator
 from genenv_jax.parallel import processes
@@ -65,6 +70,7 @@ def run(
     concurrency: int = 8,
     budget: int = 0,
     role: str = AGENT,
+    answers: str = "",
 ) -> dict[str, dict[str, float]]:
     """Evaluates a model or an endpoint; returns its metrics, {} on all processes but the first.
 
@@ -76,6 +82,7 @@ def run(
       workdir: directory of the results, which exists.
       budget: tokens that the endpoint may spend in total, see `Endpoint`.
       role: "agent" or "simulator".
+      answers: files of the official evaluator, see `read_official`; they answer in place of a model.
     Raises:
       ValueError, FileNotFoundError: something is missing or invalid.
     """
@@ -83,6 +90,10 @@ def run(
         raise ValueError(f"--endpoint_budget={budget}: expected --endpoint beside it")
     if endpoint and model_path:
         raise ValueError("--model and --endpoint are both given: expected one of them")
+    if answers and (endpoint or model_path or role == SIMULATOR):
+        raise ValueError("--answers: expected no --model, --endpoint or --role=simulator beside it")
+    if answers:  # one to each task, and no model
+        config.evaluation.sampled, config.evaluation.greedy = 0, True
     if model_path:
         use_model(config, model_path)
     checked = validate(config)
@@ -95,24 +106,37 @@ def run(
         served = open_endpoint(checked, endpoint, endpoint_model, role, concurrency, out, budget)
     # A model that is made or trained here is trained on the seeds.
     trained = not checked.model.path or checked.warm_start.steps > 0
-    need_seeds = role == SIMULATOR or (trained and not endpoint)
-    benchmark = build.make_benchmark(checked, need_seeds, server=bool(endpoint))
+    need_seeds = role == SIMULATOR or (trained and not endpoint and not answers)
+    benchmark = build.make_benchmark(checked, need_seeds, bool(endpoint), bool(answers))
     compare_data(benchmark)
     tasks = checked.evaluation.tasks(benchmark, "seed" if role == SIMULATOR else "eval")
     if not tasks:
         kind = "seed" if role == SIMULATOR else "held-out"
         raise ValueError(f"benchmark {benchmark.name!r} has no {kind} tasks: expected some")
-    answers = endpoint_model if endpoint else str(checked.model.path or "made here")
-    opened = contextlib.nullcontext(served)
-    if not endpoint:
-        opened = open_policies(checked, benchmark, tasks, role)
+    name = endpoint_model if endpoint else answers or str(checked.model.path or "made here")
     progress = Progress(0, silent=not processes.is_writer())
+    if answers:
+        given, others = read_official(benchmark, tasks, pathlib.Path(answers))
+        missing = len(tasks) - len(given)
+        tasks = [task for task in tasks if task.id in given]
+        if not tasks:
+            raise ValueError(
+                f"--answers={answers}: expected answers to held-out tasks; all are to others"
+            )
+        if missing or others:
+            progress.line(
+                f"{answers}: {missing:,} held-out tasks have no answer, {others:,} answers are to other tasks"
+            )
+        served = {"greedy": Recorded(tasks, given)}
+    opened = contextlib.nullcontext(served)
+    if not served:
+        opened = open_policies(checked, benchmark, tasks, role)
     what = "seeds, varied by" if role == SIMULATOR else "held-out tasks, answered by"
-    progress.line(f"{benchmark.name}: {len(tasks):,} {what} {answers}")
+    progress.line(f"{benchmark.name}: {len(tasks):,} {what} {name}")
     with opened as models:
         if role == SIMULATOR:
             return evaluate_simulator(checked, benchmark, tasks, models[role], progress, out)
-        return evaluate_agent(checked, benchmark, tasks, models, answers, progress, out)
+        return evaluate_agent(checked, benchmark, tasks, models, name, progress, out)
 
 
 def main() -> None:
@@ -132,6 +156,7 @@ def main() -> None:
             given.endpoint_concurrency,
             given.endpoint_budget,
             given.role,
+            given.answers,
         )
     if given.role == SIMULATOR:
         for name, found in sorted(results.items()):
@@ -157,6 +182,11 @@ if __name__ == "__main__":
         0,
         "Tokens, of prompts and answers, that the answers in the workdir may cost in all; 0: no limit.",
         0,
+    )
+    flags.DEFINE_string(
+        "answers",
+        "",
+        "File or directory of answers for the official evaluator, in place of a model.",
     )
     flags.DEFINE_string("workdir", None, "Directory of the results.")
     cli.define_process_flags()

@@ -11,6 +11,7 @@ from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import beside, evaluate, metric_name, warm_up
 from genenv_jax.evaluate.intervals import RESAMPLES, intervals, share_sizes
+from genenv_jax.evaluate.official import write_official
 from genenv_jax.parallel import processes
 from genenv_jax.players.policy import Policy
 from genenv_jax.results.pages import write_evaluation_page
@@ -131,6 +132,8 @@ def _write(
             for a in of
         ),
     )
+    for mode, made in attempts.items():
+        write_official(benchmark, made, out / "official" / mode)
     write_jsonl(
         out / "verdicts.jsonl",
         ({"mode": mode} | _verdict(of) for mode, made in attempts.items() for of in made),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.benchmarks.base import Benchmark, Message, Task
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.run.jsonl import write_jsonl
-from genenv_jax.scoring.attempts import Attempt
-from genenv_jax.scoring.requests import SCORE
-from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.sampling.sampler import OnCompletion
+from genenv_jax.scoring.attempts import Attempt, ChatModel
 
 
 def write_official(
@@ -70,19 +69,14 @@ def read_official(
     return answers, others
 
 
-def score_official(
-    tasks: Sequence[Task],
-    answers: Mapping[str, str],
-    scorer: Scorer,
-    advance: Callable[[], None] = lambda: None,
-) -> list[list[Attempt]]:
-    """One attempt at each task that has an answer; `advance` is called when an answer is handed over."""
-    answered, scores = [task for task in tasks if task.id in answers], scorer.batch()
-    for i, task in enumerate(answered):
-        scores.add((i, 0), answers[task.id], SCORE, task)
-        advance()
-    found = scores.collect()
-    return [
-        [Attempt(task, 0, (found[i, 0][0],), True, found[i, 0][1])]
-        for i, task in enumerate(answered)
-    ]
+class Recorded(ChatModel):
+    """The recorded answers as a chat model that answers `tasks` in their order, a conversation as a whole."""
+
+    samples, max_concurrent, transcripts = 1, 1, True
+
+    def __init__(self, tasks: Sequence[Task], answers: Mapping[str, str]):
+        self._texts = [answers[task.id] for task in tasks]
+
+    def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> None:
+        for i, text in enumerate(self._texts):
+            on_completion(i, 0, text, True)

@@ -49,7 +49,9 @@ _LESS_WEIGHTS = "; config.lora.rank, memory.offload and mesh.fsdp are for larger
 _LESS_CACHE = "; config.sampling.batch_size, agent.group_size and limits decide about the cache"
 
 
-def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False) -> Benchmark:
+def make_benchmark(
+    config: Config, need_seeds: bool = True, server: bool = False, recorded: bool = False
+) -> Benchmark:
     """The benchmark that `config.benchmark` names, with its options.
 
     Args:
@@ -57,11 +59,12 @@ def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False
       need_seeds: whether seed tasks are required.
       server: whether a server answers, which takes tools separately from the messages; `config.model.path`
         then matters only if it is a model that was made here.
+      recorded: whether recorded answers are scored, so that no model reads a prompt.
     Raises what the constructor raises, and ValueError if seeds are required and there are none.
     """
     options = dict(config.benchmark)
     benchmark = registry.make_benchmark(options.pop("name"), **options)
-    if benchmark.has_tools:
+    if benchmark.has_tools and not recorded:
         path = config.model.path
         model = LanguageModel.load(path) if path and not server else None
         directory = model.path if model else pathlib.Path(path)

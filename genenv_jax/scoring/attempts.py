@@ -24,11 +24,13 @@ class ChatModel:
       samples: answers to each conversation.
       max_concurrent: how many conversations to ask about at once.
       continues: whether it can continue an episode's tokens; see `play`.
+      transcripts: whether its answers are whole episodes, which `Benchmark.score` reads.
     """
 
     samples: int
     max_concurrent: int
     continues: bool = False
+    transcripts: bool = False
 
     def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> Any:
         """Answers every conversation `samples` times; calls `on_completion` with each finished answer.
@@ -131,6 +133,8 @@ def attempt(
       the attempts at each task, in the order of the tasks.
     """
     played = [i for i, task in enumerate(tasks) if benchmark.is_interactive(task)]
+    if chat_model.transcripts:
+        played = []
     plain = [i for i in range(len(tasks)) if i not in set(played)]
     found: dict[int, list[Attempt]] = {}
 

@@ -9,8 +9,12 @@ from genenv_jax.benchmarks.base import Score
 from genenv_jax.benchmarks.bfcl import official_files
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
-from genenv_jax.evaluate.official import read_official, score_official, write_official
-from genenv_jax.scoring.attempts import Attempt
+from genenv_jax.config import validate
+from genenv_jax.configs.bfcl import get_config as bfcl_config
+from genenv_jax.evaluate.__main__ import run
+from genenv_jax.evaluate.official import Recorded, read_official, write_official
+from genenv_jax.players.build import make_benchmark
+from genenv_jax.scoring.attempts import Attempt, attempt
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from tests.benchmarks.bfcl_tasks import conversation, seed_task
 from tests.toy import Toy
@@ -31,7 +35,7 @@ def _again(benchmark, attempts, directory, writer=None):
     answers, others = read_official(benchmark, tasks, directory)
     assert others == 0
     with Scorer(benchmark, str, ScoringConfig()) as scorer:
-        scored = score_official(tasks, answers, scorer)
+        scored = attempt(benchmark, tasks, Recorded(tasks, answers), scorer)
     return {of[0].task.id: of[0].score.success for of in scored}
 
 
@@ -121,6 +125,32 @@ def test_calls_of_api_bank_come_back(api_bank_dir, tmp_path):
         said = benchmark.agent_answer if right else lambda t: "no call"
         found = _again(benchmark, _attempts(tasks, said), tmp_path / str(right))
         assert found == {t.id: right for t in tasks}
+
+
+def test_the_command_scores_files(bfcl_dir, tmp_path):
+    """A directory of official files in place of a model: verdicts, a page, and the same files again."""
+    config = bfcl_config()
+    names = ("simple_python", "parallel")
+    config.benchmark.update(
+        data_dir=str(bfcl_dir), verify_files=False, seed_categories=("multiple",)
+    )
+    config.benchmark.update(eval_categories=names, max_eval=8, seed_fraction=0.5)
+    benchmark = make_benchmark(validate(config), need_seeds=False, recorded=True)
+    tasks = benchmark.tasks("eval")
+    attempts = _attempts(tasks[1:], lambda t: "f()" if t == tasks[1] else benchmark.agent_answer(t))
+    write_official(benchmark, attempts, tmp_path / "given")
+    (tmp_path / "out").mkdir()
+    found = run(config, "", str(tmp_path / "out"), answers=str(tmp_path / "given"))
+    right = json.loads((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()[0])
+    assert right["task_id"] == tasks[1].id and right["successes"] == 0
+    assert found["eval/test/greedy/accuracy"]["tasks"] == len(tasks) - 1
+    assert found["eval/test/greedy/valid_share"]["value"] == 1.0
+    for file in (tmp_path / "given").rglob("*.json"):
+        again = tmp_path / "out" / "official" / "greedy" / file.relative_to(tmp_path / "given")
+        assert again.read_text() == file.read_text()
+    assert (tmp_path / "out" / "report.html").exists()
+    with pytest.raises(ValueError, match="--answers: expected no --model"):
+        run(config, "model", str(tmp_path / "out"), answers="x")
 
 
 def test_a_benchmark_without_official_files_says_so(tmp_path):
