@@ -340,7 +340,7 @@ def finished(tmp_path_factory):
 def test_a_run_leaves_what_the_documentation_lists(finished):
     result = command("report", finished / "run")
     assert result.returncode == 0, result.stderr
-    assert (finished / "run" / "report" / "p_hat.png").is_file()
+    assert (finished / "run" / "report" / "report.html").is_file()
     names = {path.name for path in (finished / "run").iterdir()}
     text = (ROOT / "docs" / "running.md").read_text()
     listed = re.search(r"```text\nrun/\n(.*?)```", text, re.S)[1]

@@ -327,10 +327,11 @@ class Benchmark(abc.ABC):
             written["answer"] = self.write_answer(task)
         return json.dumps(written, ensure_ascii=False)
 
-    def solve(self, prompt: str, seed: Task) -> Any:
-        """Works out `Task.answer` of a generated prompt.  If it is defined, the simulator writes no answers.
+    def solve(self, prompt: str) -> Any:
+        """Works out the answer to a prompt, as `read_answer` reads it; the simulator then writes none.
 
-        Raises ValueError that says why the prompt has no answer; the generation is then a BAD_ANSWER.
+        Defined only where that is possible.  Raises ValueError that says why a prompt has no answer; the
+        generation is then a BAD_ANSWER.
         """
         raise NotImplementedError
 
@@ -377,11 +378,8 @@ class Benchmark(abc.ABC):
         if not isinstance(prompt, str) or not prompt.strip():
             return Rejection(UNPARSABLE, "prompt: expected a text")
         try:
-            answer = (
-                self.solve(prompt.strip(), seed)
-                if self._solves
-                else self.read_answer(value["answer"], seed)
-            )
+            written = self.solve(prompt.strip()) if self._solves else value["answer"]
+            answer = self.read_answer(written, seed)
         except ValueError as error:
             return Rejection(BAD_ANSWER, str(error)[:200])
         message = {"role": "user", "content": prompt.strip()}

@@ -350,7 +350,7 @@ class _Sums(base.Benchmark):
         right = answer.strip() == task.answer
         return base.Score(float(right), right, True)
 
-    def solve(self, prompt, seed):
+    def solve(self, prompt):
         if not prompt.replace("+", "").isdigit():
             raise ValueError(f"{prompt!r}: expected numbers and plus signs")
         return str(sum(map(int, prompt.split("+"))))

@@ -15,10 +15,6 @@ def test_it_prints_the_table_and_the_paths(run, reported):
     assert printed == f"{headline(run).markdown()}\npage:   {out / 'report.html'}\n"
 
 
-def test_the_default_directory(run):
-    assert report._default_out(run.workdir) == run.workdir / "report"
-
-
 def test_a_missing_workdir_and_an_unwritable_out_are_named(workdir, tmp_path, capsys):
     assert exit_code(report.main, [str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path / 'nowhere'}: no such directory\n"

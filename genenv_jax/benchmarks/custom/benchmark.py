@@ -108,10 +108,9 @@ class Custom(ToolBenchmark):
         return checkers.grade(question.checker, question.answer, answer, question.tools)
 
     def check(self, question: Question) -> str:
-        """Why a question is unsound, such as "the answer is 3000"; "" if it is sound.
+        """Why a question of the simulator is unsound, such as "another wording"; "" (default): it is sound.
 
-        Compute the answer here if that is possible: every question from the simulator passes through this
-        method before it becomes a task.  Default: no check.
+        `solve` is for questions whose answer can be worked out.
         """
         return ""
 
