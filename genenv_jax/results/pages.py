@@ -17,7 +17,6 @@ from typing import Any
 from genenv_jax.results.answers import GROUPS, changes, read_held_out
 from genenv_jax.results.browse import Browser, Filter, browser, choices
 from genenv_jax.results.examples import compared, evaluated, generations, shares, verdicts
-from genenv_jax.results.figures import CAPTIONS, draw_suite
 from genenv_jax.results.html import render
 from genenv_jax.results.runs import P_HAT, Run
 from genenv_jax.results.suites import COSTS, Results
@@ -57,6 +56,10 @@ def write_run_page(
       figures: name to PNG file, from `figures.draw_run`.
       path: the page.
     """
+    from genenv_jax.results.figures import (
+        CAPTIONS,  # matplotlib, which an evaluation's page needs not
+    )
+
     epochs, last = run.setting("epochs"), max(run.metrics)
     facts = [run.name]
     for key, label in (("benchmark.name", "benchmark"), ("seed", "seed")):
@@ -221,6 +224,8 @@ def write_suite_page(results: Results, out: pathlib.Path) -> tuple[pathlib.Path,
 
     Returns the page's path, and the facts and first tables as text.
     """
+    from genenv_jax.results.figures import CAPTIONS, draw_suite  # matplotlib, as above
+
     figures, made, about = draw_suite(results, out), suite_tables(results), facts(results)
     write_text(out / "tables.md", "\n".join(table.markdown() for table in made))
     write_text(out / "runs.csv", runs_csv(results))

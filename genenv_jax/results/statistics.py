@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import scipy  # loads scipy.stats when it is first used
 from numpy.typing import ArrayLike
-from scipy import stats
 
 EXACT_LIMIT = 16  # up to 2^16 sign assignments are enumerated
 _SEED = 0  # for all resampling, so that reports are reproducible
@@ -75,7 +75,7 @@ def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> fl
             np.abs(x.sum(axis=axis)) / scale, 12
         )  # sums that differ only by rounding are ties
 
-    test = stats.permutation_test(
+    test = scipy.stats.permutation_test(
         (d,),
         size,
         permutation_type="samples",
@@ -119,7 +119,7 @@ def bootstrap_interval(
     arrays = [np.asarray(sample, float) for sample in samples]
     if min(map(len, arrays)) < 2:
         return None
-    interval = stats.bootstrap(
+    interval = scipy.stats.bootstrap(
         arrays,
         statistic,
         axis=0,
@@ -135,8 +135,8 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     """mean ± t_{n−1} · s / √n (Student 1908); None for fewer than two values."""
     if len(values) < 2:
         return None
-    mean, error = float(np.mean(values)), float(stats.sem(values))
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
+    mean, error = float(np.mean(values)), float(scipy.stats.sem(values))
+    half = float(scipy.stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
     return mean - half, mean + half
 
 
@@ -145,7 +145,7 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
     The IQM of Agarwal et al. 2021 (arXiv 2108.13264, rliable's `aggregate_iqm`).
     """
-    return float(stats.trim_mean(values, 0.25))
+    return float(scipy.stats.trim_mean(values, 0.25))
 
 
 def probability_of_improvement(x: ArrayLike, y: ArrayLike, axis: int = 0) -> ArrayLike:
@@ -154,7 +154,7 @@ def probability_of_improvement(x: ArrayLike, y: ArrayLike, axis: int = 0) -> Arr
     Agarwal et al. 2021 (arXiv 2108.13264, rliable's `probability_of_improvement`), for one task.  It
     ignores the pairing of seeds.
     """
-    u = stats.mannwhitneyu(x, y, axis=axis, method="asymptotic").statistic
+    u = scipy.stats.mannwhitneyu(x, y, axis=axis, method="asymptotic").statistic
     return u / (np.shape(x)[axis] * np.shape(y)[axis])
 
 
