@@ -200,4 +200,4 @@ def test_a_run_on_a_teachers_tasks(cache, tmp_path, monkeypatch):
     assert len(fixed) == 10 and all(task in fixed for task in trained) and len(trained) == 32
     start = jax.device_get(first.agent.reference.params)
     assert not same(params(second, "agent"), start)
-    assert same(params(second, "simulator"), start)
+    assert not second.simulator.trained
