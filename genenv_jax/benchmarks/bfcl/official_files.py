@@ -15,7 +15,8 @@ from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.benchmarks.bfcl import categories
 from genenv_jax.benchmarks.bfcl.backends import decode
 from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS
-from genenv_jax.benchmarks.tools import as_python, read_tool_calls, write_python
+from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from genenv_jax.benchmarks.tools import as_python, read_tool_calls
 
 
 def file_of(version: str, category: str) -> str:
@@ -93,20 +94,26 @@ def _plain(answer: str, tools: Sequence[Mapping[str, Any]], language: str) -> st
     if language == "python":
         return as_python(answer, tools)
     calls = read_tool_calls(answer, tools)
-    if isinstance(calls, Rejection) or not write_python(calls):
+    if isinstance(calls, Rejection):
         return answer
-    types = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
     written = (
-        f"{name}({', '.join(f'{k}={_source(v, types.get(name, {}).get(k))}' for k, v in of.items())})"
+        f"{name}({', '.join(f'{key}={_source(value, language)}' for key, value in of.items())})"
         for call in calls
         for name, of in call.items()
     )
     return ", ".join(written)
 
 
-def _source(value: Any, schema: Any) -> str:
-    """A value as source text, which it already is unless its parameter is a string."""
-    text = isinstance(schema, Mapping) and schema.get("type") in ("String", "string")
-    if not isinstance(value, str) or (text and value[:1] not in ("'", '"')):
-        return json.dumps(value, ensure_ascii=False)
+def _source(value: Any, language: str) -> str:
+    """A value as source text that the official decoder reads as it: as it stands, or else in quotes.
+
+    Some collections of Java (texts beside numbers) have no such text, and stay as they are.
+    """
+    quoted = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return quoted
+    for text in (value, quoted):
+        found = decode_source_calls(f"f(x={text})", language)
+        if not isinstance(found, Rejection) and found == [{"f": {"x": value}}]:
+            return text
     return value
