@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 def cpu_matmul_dtype() -> str:
     """`config.model.matmul_dtype` for this machine's CPU.
 
-    "bfloat16" if it multiplies bfloat16 in hardware; others emulate it, several times slower than float32.
+    "bfloat16" if the CPU multiplies it in hardware, else "" (float32): others emulate it, which is slower.
     """
     info = pathlib.Path("/proc/cpuinfo")
     flags = info.read_text() if info.exists() else ""

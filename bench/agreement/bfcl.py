@@ -20,7 +20,6 @@ from genenv_jax.benchmarks.bfcl.turns import reason_word
 
 VERSION = "v4"
 CRASH = "checker_error"
-_NO_CALL = ("irrelevance", "relevance")
 _PER_TASK = {"python": 18, "java": 60, "javascript": 90}
 _PER_NO_CALL = 6
 
@@ -33,7 +32,7 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
         if rng.random() >= share:
             continue
         kind, language = task.answer["kind"], task.answer["language"]
-        if kind in _NO_CALL:
+        if kind in categories.NO_CALL:
             made, group = no_call_answers(task, rng, _PER_NO_CALL), kind
         elif language == "python":
             made, group = answers(task, rng, _PER_TASK[language]), "python"
@@ -71,7 +70,7 @@ def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
             return False
 
     def judge(case: Case) -> Verdict:
-        if case.task.answer["kind"] in _NO_CALL:
+        if case.task.answer["kind"] in categories.NO_CALL:
             found = decodes(case.text)
             wanted = case.task.answer["kind"] == "relevance"
             return Verdict(

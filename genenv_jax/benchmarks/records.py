@@ -44,7 +44,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 continue
             try:
                 record = json.loads(line.decode("utf-8"))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{where}: not JSON: {error}") from None
             if not isinstance(record, dict):
                 raise ValueError(f"{where}: expected an object")
@@ -57,7 +57,7 @@ def read_json(path: pathlib.Path) -> Any:
         raise FileNotFoundError(f"{path} is missing: expected a JSON file")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
 
 

@@ -121,7 +121,7 @@ def run(
         tasks = [task for task in tasks if task.id in given]
         if not tasks:
             raise ValueError(
-                f"--answers={answers}: expected answers to held-out tasks; all are to others"
+                f"--answers={answers}: expected answers to held-out tasks, but all are to other tasks"
             )
         if missing or others:
             progress.line(

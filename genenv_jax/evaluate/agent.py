@@ -132,8 +132,6 @@ def _write(
             for a in of
         ),
     )
-    for mode, made in attempts.items():
-        write_official(benchmark, made, out / "official" / mode)
     write_jsonl(
         out / "verdicts.jsonl",
         ({"mode": mode} | _verdict(of) for mode, made in attempts.items() for of in made),
@@ -146,6 +144,8 @@ def _write(
     }
     write_json(out / "results.json", results, sort_keys=True)
     write_evaluation_page(out)
+    for mode, made in attempts.items():
+        write_official(benchmark, made, out / "official" / mode)
     return found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Task
+from genenv_jax.benchmarks.records import read_lines
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.sampling.sampler import OnCompletion
@@ -49,16 +49,10 @@ def read_official(
     by_id, others = {task.id: task for task in tasks}, 0
     answers: dict[str, str] = {}
     for file in files:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            if not line.strip():
-                continue
-            where = f"{file}:{number}"
+        for where, row in read_lines(file):
             try:
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise ValueError("expected an object on each line")
                 found = benchmark.read_official(row, by_id)
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise ValueError(f"{where}: {error}") from None
             if found is None:
                 others += 1

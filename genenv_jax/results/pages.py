@@ -57,7 +57,7 @@ def write_run_page(
       path: the page.
     """
     from genenv_jax.results.figures import (
-        CAPTIONS,  # matplotlib, which an evaluation's page needs not
+        CAPTIONS,  # needs matplotlib; an evaluation's page does not
     )
 
     epochs, last = run.setting("epochs"), max(run.metrics)
@@ -224,7 +224,7 @@ def write_suite_page(results: Results, out: pathlib.Path) -> tuple[pathlib.Path,
 
     Returns the page's path, and the facts and first tables as text.
     """
-    from genenv_jax.results.figures import CAPTIONS, draw_suite  # matplotlib, as above
+    from genenv_jax.results.figures import CAPTIONS, draw_suite  # needs matplotlib
 
     figures, made, about = draw_suite(results, out), suite_tables(results), facts(results)
     write_text(out / "tables.md", "\n".join(table.markdown() for table in made))

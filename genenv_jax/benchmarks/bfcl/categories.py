@@ -45,7 +45,7 @@ def categories(version: str) -> tuple[str, ...]:
     return (*NON_LIVE[version], *LIVE, *RELEVANCE, *MULTI_TURN)
 
 
-_NO_CALL = ("irrelevance", "relevance")
+NO_CALL = ("irrelevance", "relevance")
 
 
 def varies(spec: Mapping[str, Any]) -> bool:
@@ -53,7 +53,7 @@ def varies(spec: Mapping[str, Any]) -> bool:
 
     Java and JavaScript have categories of one call only.
     """
-    return spec["rule"] == AST and spec["language"] == "python" and spec["kind"] not in _NO_CALL
+    return spec["rule"] == AST and spec["language"] == "python" and spec["kind"] not in NO_CALL
 
 
 def kind_and_category(seed_category: str, calls: int, tools: int) -> tuple[str, str]:

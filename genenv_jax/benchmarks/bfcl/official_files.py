@@ -16,6 +16,7 @@ from genenv_jax.benchmarks.bfcl import categories
 from genenv_jax.benchmarks.bfcl.backends import decode
 from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.tools import as_python, read_tool_calls
 
 
@@ -36,8 +37,7 @@ def result_of(task: Task, answers: Sequence[str], in_template: bool) -> str | li
     in_template: the chat template showed the tools; calls in its form are written as Python, which the
       official decoder reads.
     """
-    tools = task.tools
-    spec = task.answer
+    tools, spec = task.tools, task.answer
     if spec["rule"] != categories.CONVERSATION:
         answer = answers[-1] if answers else ""
         return _plain(answer, tools, spec["language"]) if in_template else answer
@@ -66,27 +66,22 @@ def answer_of(task: Task, result: Any) -> str:
 
 
 def _text(result: Any, tools: Sequence[Mapping[str, Any]], language: str) -> str:
-    """A text as it is; calls as {name: arguments} as text, with the dots that are not in the name."""
+    """A text as it is; calls as source text, with the dots that APIs replace in names.
+
+    Arguments that are no JSON object are the model's mistake: its calls then stay as no decoder reads them.
+    """
     if isinstance(result, str):
         return result
     if not isinstance(result, list) or not all(isinstance(call, dict) for call in result):
         raise ValueError("result: expected a text, or a list of {name: arguments as JSON}")
     calls = [
-        {"name": name, "arguments": _arguments(name, of)}
+        {"name": name, "arguments": parse_json(of) if isinstance(of, str) else of}
         for call in result
         for name, of in call.items()
     ]
+    if not all(isinstance(call["arguments"], dict) for call in calls):
+        return json.dumps(result)
     return _plain(json.dumps(calls), tools, language)
-
-
-def _arguments(name: str, of: Any) -> Mapping[str, Any]:
-    try:
-        found = json.loads(of) if isinstance(of, str) else of
-    except ValueError:
-        return {}  # a model's broken JSON; the call then lacks its arguments
-    if not isinstance(found, dict):
-        raise ValueError(f"result: {name}: expected arguments as a JSON object")
-    return found
 
 
 def _plain(answer: str, tools: Sequence[Mapping[str, Any]], language: str) -> str:

@@ -28,6 +28,7 @@ from genenv_jax.benchmarks.base import (
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
 from genenv_jax.benchmarks.bfcl.categories import (
     AST,
+    NO_CALL,
     STATIC_MATCH,
     TURN_STATE,
     kind_and_category,
@@ -42,7 +43,6 @@ from genenv_jax.benchmarks.wording import fold
 
 _NOTHING_TO_CALL = "None of the functions can do that."
 NO_REFUSAL = "no_refusal"  # officially no call, but no refusal in words either
-_NO_CALL = ("irrelevance", "relevance")
 _MAX_REQUEST = 12_288
 # Calls or their fragments: they begin with a bracket or `name(`, or contain `name(argument=`, the keys of a
 # call as JSON, or the tag that some models put around a call.
@@ -212,7 +212,7 @@ def _ground_truth(
     if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
         return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
     truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["rule"] != AST)
-    return [] if spec["kind"] in _NO_CALL and isinstance(truth, list) else truth
+    return [] if spec["kind"] in NO_CALL and isinstance(truth, list) else truth
 
 
 def _in_own_form(
@@ -237,7 +237,7 @@ def _decode(
     answer: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> list[dict[str, dict[str, Any]]] | Rejection:
     """Calls in a text.  The official decoder reads (ir)relevance answers as Python."""
-    if spec["language"] != "python" and spec["kind"] not in _NO_CALL:
+    if spec["language"] != "python" and spec["kind"] not in NO_CALL:
         return decode_source_calls(answer, spec["language"])
     order = None if spec["rule"] == AST else schemas.parameter_order(tools)
     return parse_calls(answer, parameter_order=order)
