@@ -70,9 +70,10 @@ class Games(Benchmark):
 
 
 class Scripted:
-    """An chat_model whose texts a function of the conversation decides: f(text, sample) -> text."""
+    """A chat model whose texts a function of the conversation decides: f(text, sample) -> text."""
 
     continues = False
+    transcripts = False
 
     def __init__(self, script, samples=1, max_concurrent=4, limit=10**6):
         self.script, self.samples, self.max_concurrent, self.limit = (

@@ -13,7 +13,7 @@ import pytest
 from genenv_jax.experiment import __main__ as command
 from genenv_jax.experiment import runner
 from genenv_jax.experiment.plan import compare_or_store, make_plan
-from genenv_jax.results import pages
+from genenv_jax.results import figures
 from genenv_jax.results.suites import run_dir
 from tests.experiment.fake_main import write_run
 from tests.experiment.suites import FAKE, ROOT, arm, fake_suite
@@ -43,7 +43,7 @@ def experiment(*arguments):
 def main(monkeypatch, capsys):
     """The command within this process, with stand-ins for runs and no figures: (exit code, output)."""
     monkeypatch.setattr(runner, "Runner", functools.partial(runner.Runner, command=FAKE))
-    monkeypatch.setattr(pages, "draw_suite", lambda results, out: out.mkdir(exist_ok=True) or {})
+    monkeypatch.setattr(figures, "draw_suite", lambda results, out: out.mkdir(exist_ok=True) or {})
 
     def call(config, workdir, **given):
         given = {"report_only": False} | given
