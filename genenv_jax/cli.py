@@ -134,8 +134,12 @@ def find_config(path: str) -> str:
 def _find_configs(argv: Sequence[str]) -> list[str]:
     """The command-line arguments, with --config's path replaced by the one from `find_config`.
 
+    A first argument that is no flag is the path too, if there is no --config.
     Raises ValueError if --config names a file that does not exist; the message lists existing ones.
     """
+    named = {argument.partition("=")[0] for argument in argv}.intersection(_FLAGS)
+    if argv[1:] and not named and not argv[1].startswith("-"):
+        argv = [argv[0], f"--config={argv[1]}", *argv[2:]]
     found = []
     for argument, before in zip(argv, ["", *argv], strict=False):
         name, equals, value = argument.partition("=")
@@ -175,12 +179,21 @@ def define_config(help_string: str) -> None:
     config_flags.DEFINE_config_file(
         "config",
         None,
-        f"{help_string}  Any of its settings: --config.KEY=VALUE.",
+        f"{help_string}  As the first argument it needs no --config=.  Any of its settings: "
+        "--config.KEY=VALUE.",
         lock_config=False,
         accept_new_attributes=True,
     )
     # Otherwise --help would show "None" as the default file.
     flags.FLAGS["config"].default_as_str = None
+
+
+def player_of(run: str, role: str) -> str:
+    """The directory of a finished run's player.  Raises ValueError if there is none."""
+    player = pathlib.Path(run, role)
+    if not player.is_dir():
+        raise ValueError(f"--run={run}: expected a finished run, there is no {role}/ in it")
+    return str(player)
 
 
 def define_process_flags() -> None:
@@ -235,7 +248,9 @@ def _parse(argv: Sequence[str]) -> list[str]:
     except Exception as error:
         fail(f"--config: {error.__cause__ or error}")
     if len(rest) > 1:
-        fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
+        fail(
+            f"unexpected argument {rest[1]!r}: expected one configuration; settings are --config.KEY=VALUE"
+        )
     for name in ("workdir", "out", "run"):
         given = flags.FLAGS[name].value if name in flags.FLAGS else None
         if given and "://" in given:

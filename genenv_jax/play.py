@@ -14,7 +14,6 @@ import collections
 import dataclasses
 import functools
 import itertools
-import pathlib
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 
@@ -45,10 +44,10 @@ HELP = """\
 /task      the agent answers the next held-out task
 /write     the simulator varies the current seed, the agent attempts it if admitted
 /seed      goes on to the next seed, and shows it as the simulator should write it
-/ask TEXT  the agent answers a request put in the seed's place; no score
+/ask TEXT  the agent answers a request put in the seed's place; no score.  After /ask alone it has many lines
 /help      this
 /quit      ends, as do quit, exit and the end of the input
-Anything else is a task for the current seed.  An empty line ends it, or TEXT."""
+Anything else is a task for the current seed.  An empty line ends what has many lines."""
 
 _ENDS = ("/quit", "/exit", "quit", "exit")
 # Reasons to reject a text for its form.
@@ -216,10 +215,10 @@ def play(
         second = _policy(config, *load(config, benchmark, simulator), "simulator")
     else:
         second = _policy(config, host, params, "simulator")
-    held_out, seeds = config.evaluation.tasks(benchmark), benchmark.tasks("seed")
-    check_prompts(config.limits, host.model, benchmark, seeds, held_out)
+    held_out, seeds = benchmark.tasks("eval"), benchmark.tasks("seed")
+    check_prompts(config.limits, host.model, benchmark, seeds, config.evaluation.tasks(benchmark))
     fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)
-    verifier = Verifier(benchmark, seeds, benchmark.tasks("eval"), config.verification, fits)
+    verifier = Verifier(benchmark, seeds, held_out, config.verification, fits)
 
     def decode(completion: Sequence[int] | str) -> str:
         return completion if isinstance(completion, str) else host.model.decode(completion)
@@ -241,7 +240,7 @@ def read(ask: Callable[[str], str]) -> str:
     """Reads a command, or lines up to an empty one.  Raises EOFError at the end of the input."""
     lines = [ask("> ")]
     first = lines[0].strip()
-    ends = first in _ENDS or (first.startswith("/") and first.split()[0] != "/ask")
+    ends = first in _ENDS or (first.startswith("/") and first != "/ask")
     while lines[-1].strip() and not ends:
         try:
             lines.append(ask("(an empty line ends the text) > "))
@@ -257,11 +256,7 @@ def main() -> None:
     with cli.one_line_errors():
         config, players = validate(given.config), {}
         for role, path in (("agent", given.agent), ("simulator", given.simulator)):
-            players[role] = path or (str(pathlib.Path(given.run) / role) if given.run else "")
-            if players[role] and given.run and not pathlib.Path(players[role]).is_dir():
-                raise ValueError(
-                    f"--run={given.run}: expected a finished run, there is no {role}/ in it"
-                )
+            players[role] = path or (cli.player_of(given.run, role) if given.run else "")
         typed = sys.stdin.isatty()
         ask = lambda prompt: input(prompt if typed else "")  # noqa: E731
         play(config, players["agent"], players["simulator"], ask, print)

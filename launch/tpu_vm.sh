@@ -12,7 +12,7 @@ Creates the slice, or takes the one of that name; installs HEAD on every worker;
 it follows that run.  Programs run in the repository and have the bucket as ../bucket; its data/ is
 $GENENV_DATA.
 
-  --accelerator_type=TYPE  v5litepod-16, v6e-8, v5p-8, v4-8, …
+  --accelerator_type=TYPE  v5litepod-16 (or v5e-16), v6e-8, v5p-8, v4-8, …
   --bucket=BUCKET          its name; best with a hierarchical namespace, in the slice's region
   --runtime_version=V      default: by generation
   --spot                   cheaper, and may be taken away at any time
@@ -127,6 +127,7 @@ match() {
 #   versions: https://cloud.google.com/tpu/docs/runtimes
 understand_slice() {
   local size=${accelerator_type##*-} version
+  accelerator_type=${accelerator_type/#v5e-/v5litepod-} # as Google's pages write it
   match accelerator_type '(v5litepod|v6e)-(1|4|8|16|32|64|128|256)|(v5p|v4)-[1-9][0-9]{0,4}' \
     "v5litepod- (v5e) or v6e- and 1, 4, 8, 16, 32, 64, 128 or 256 chips, or v5p- or v4- and TensorCores"
   case $accelerator_type in

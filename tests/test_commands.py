@@ -56,6 +56,8 @@ from tests.runs import lines
         ([QUICK, "--config.group_size=4"], r"did you mean config\.agent\.group_size\?"),
         ([QUICK, "--config.agent.group_size=1"], "group_size = 1: expected at least 2"),
         ([QUICK, "extra"], "unexpected argument 'extra'"),
+        (["configs/bfcl.py", QUICK], "unexpected argument 'configs/bfcl.py': expected one config"),
+        (["configs/quick.py"], "quick.py: no such file; did you mean configs/quickstart.py"),
         (
             ["--config=configs/missing.py"],
             "configs/missing.py: no such file; in configs/ are .*bfcl.py",
@@ -246,10 +248,10 @@ def test_all_commands_have_one_name(tmp_path, monkeypatch):
         assert re.search(rf"^  {name} ", listed.stdout, re.M)
         place = ROOT / "genenv_jax" / module
         assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
-    through = call("__main__", "train", QUICK, "--print_config")
-    assert (
-        through.returncode == 0 and through.stdout == call("main", QUICK, "--print_config").stdout
-    )
+    plain = call("main", QUICK, "--print_config")
+    for config in (QUICK, "configs/quickstart.py"):
+        through = call("__main__", "train", config, "--print_config")
+        assert through.returncode == 0 and through.stdout == plain.stdout
     version = importlib.metadata.version("genenv_jax")
     assert call("__main__", "--version").stdout == f"genenv_jax {version}\n"
     with monkeypatch.context() as patch:
@@ -366,6 +368,8 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
         (["--endpoint=localhost:1"], "expected a base URL"),
         (["--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         (["--endpoint=http://h/v1", "--model=x"], "expected one of them"),
+        (["--run=runs/a", "--model=x"], "--model and --run are both given: expected one of them"),
+        (["--run=/no/run"], "--run=/no/run: expected a finished run, there is no agent/ in it"),
         # Before the data is loaded, which this benchmark has not.
         (
             [
@@ -423,8 +427,8 @@ def test_evaluate_asks_a_server(tmp_path):
 
 
 def test_evaluate_scores_an_exported_player(finished, tmp_path):
-    model = f"--model={finished / 'run' / 'agent'}"
-    result = call("evaluate", *SHORT, model, f"--workdir={tmp_path}")
+    run = f"--run={finished / 'run'}"
+    result = call("evaluate", *SHORT, run, f"--workdir={tmp_path}")
     assert result.returncode == 0, result.stderr
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     logged = lines(finished / "run")[-1]

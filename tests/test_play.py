@@ -43,7 +43,9 @@ def test_a_session(cache):
         "",
         "/dance",
         "",
-        "/ask draw it",
+        "/ask draw it at once",
+        "/ask",
+        "draw it",
         "at once",
         "",
         "/ask",
@@ -59,14 +61,15 @@ def test_a_session(cache):
         "rejected: "
     )
     assert seed.startswith("seed ") and seed.splitlines()[-1] != example
-    (_, copy, _, nonsense, _, unread, dance, empty, _, _, asked, _, nothing, quitted) = typed
+    (_, copy, _, nonsense, _, unread, dance, empty, asked, *_, lines, _, nothing, quitted) = typed
     assert copy.startswith("rejected: duplicate")  # of a seed
     assert "\\u001b[2J nonsense" in nonsense and "\x1b" not in nonsense
     # What is no task of this form is followed by one that is.
     assert unread.startswith("rejected: unparsable") and unread.endswith(f"\n{seed}")
     assert "as the simulator should write" not in copy
-    answers = [line.split(" × ")[0] for line in asked.splitlines() if " × " in line]
-    assert sum(map(int, answers)) == 4 and "reward" not in asked
+    for shown in (asked, lines):
+        answers = [line.split(" × ")[0] for line in shown.splitlines() if " × " in line]
+        assert sum(map(int, answers)) == 4 and "reward" not in shown
     assert nothing == "nothing is asked; expected /ask and a request"
     assert dance == "/dance is not a command; /help lists them" and empty == quitted == ""
 
@@ -82,7 +85,8 @@ def test_a_task_that_the_agent_cannot_read_is_rejected_and_the_session_goes_on(c
     [
         (["/task"], "/task"),
         (["quit"], "quit"),
-        (["/ask a", "b", ""], "/ask a\nb"),
+        (["/ask a"], "/ask a"),
+        (["/ask", "a", "b", ""], "/ask\na\nb"),
         (["a", " b", "", "c"], "a\n b"),
         (["a"], "a"),
         ([""], ""),

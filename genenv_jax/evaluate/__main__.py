@@ -1,10 +1,10 @@
 """Scores a model on a benchmark's held-out tasks, or the tasks it writes as the simulator.
 
-    genenv evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
-        --workdir=runs/quickstart-eval
+    genenv evaluate --config=configs/quickstart.py --run=runs/quickstart --workdir=runs/quickstart-eval
 
-Without --model, it scores the model that the configuration's players start from.  With --endpoint, it queries
-a server with OpenAI's chat completions API (the key is read from $OPENAI_API_KEY):
+--run names a finished run, whose player is scored, --model any model.  Without both, it scores the model that
+the configuration's players start from.  With --endpoint, it queries a server with OpenAI's chat completions
+API (the key is read from $OPENAI_API_KEY):
 
     genenv evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
         --endpoint_model=Qwen/Qwen2.5-7B-Instruct --workdir=runs/bfcl-eval
@@ -145,11 +145,16 @@ def main() -> None:
     signals.resumes.set(bool(given.endpoint))  # a server's answers are kept
     kind = SIMULATION if given.role == SIMULATOR else EVALUATION
     with cli.one_line_errors(), contextlib.ExitStack() as stack:
+        model = given.model
+        if given.run:
+            if model:
+                raise ValueError("--model and --run are both given: expected one of them")
+            model = cli.player_of(given.run, given.role)
         if processes.is_writer():
             stack.enter_context(place(pathlib.Path(given.workdir), kind, "--workdir"))
         results = run(
             given.config,
-            given.model,
+            model,
             given.workdir,
             given.endpoint,
             given.endpoint_model,
@@ -172,6 +177,9 @@ if __name__ == "__main__":
         "role", AGENT, [AGENT, SIMULATOR], "Answer held-out tasks, or write tasks from the seeds."
     )
     flags.DEFINE_string("model", "", "Model directory or hub id; empty: the configuration's own.")
+    flags.DEFINE_string(
+        "run", "", "Workdir of a finished run, whose player in this role is scored."
+    )
     flags.DEFINE_string(
         "endpoint", "", "Base URL of a server that speaks OpenAI's chat completions."
     )

@@ -408,7 +408,7 @@ def test_one_file_is_divided_by_its_prompts(tmp_path):
     assert "0.2 of it" in whole.about()["held_out"]
 
 
-def test_seeds_that_are_held_out_are_left_out(tmp_path):
+def test_seeds_that_are_held_out_are_left_out(tmp_path, caplog):
     other = {"prompt": "Which one is the other?", "answer": "Tarn"}
     unseen = {"prompt": "Which one of them is it?", "answer": "Velm"}
     same = {"prompt": "WHICH one of them is it", "answer": "Velm"}
@@ -419,6 +419,7 @@ def test_seeds_that_are_held_out_are_left_out(tmp_path):
         held_out=_write(tmp_path / "test.jsonl", unseen, sums[0]),
     )
     kept = [benchmark.text(task) for task in benchmark.tasks("seed")]
+    assert "custom: 2 seeds dropped: they ask what is held out" in caplog.text
     assert kept == [other["prompt"], sums[1]["prompt"], sums[2]["prompt"]]
     made = Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
     written = json.dumps(unseen | {"prompt": "Now then, which one of them is it really?"})

@@ -15,7 +15,7 @@ SCRIPTS = ("tpu_vm.sh", "tpu_vm_worker.sh")
 SLICE = ["--name=slice", "--zone=us-west4-a", "--bucket=results"]
 ONE_HOST = [*SLICE, "--accelerator_type=v5litepod-8"]
 TWO_HOSTS = [*SLICE, "--accelerator_type=v5p-16"]
-FOUR_HOSTS = [*SLICE, "--accelerator_type=v5litepod-16"]
+FOUR_HOSTS = [*SLICE, "--accelerator_type=v5e-16"]  # the same as v5litepod-16
 PROGRAM = ["--", "--config=configs/quickstart.py", "--distributed=auto"]
 
 pytestmark = pytest.mark.skipif(
@@ -168,6 +168,7 @@ def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
     assert done.returncode == 0, done.stderr
     assert printed == cloud.calls
     assert cloud.verbs == ["create", *WHOLE, "delete"] and "--spot" in cloud.call("create")
+    assert "--accelerator-type=v5litepod-16" in cloud.call("create")
     for worker in range(4):
         home = cloud.control / f"workers/{worker}"
         workdir = f"--workdir={home}/genenv_jax/bucket/runs/first"

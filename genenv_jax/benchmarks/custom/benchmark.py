@@ -19,6 +19,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from absl import logging
+
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     ENVIRONMENT_ERROR,
@@ -128,12 +130,14 @@ class Custom(ToolBenchmark):
         asked = {self.canonical(task) for task in held_out}
         ids = {task.id for task in held_out}
         seeds: dict[str, Task] = {}
-        for task in self._made("seed"):
+        made = self._made("seed")
+        for task in made:
             if task.id in ids:
                 raise ValueError(f"{self.name}: id {task.id!r} is of a seed and of a held-out task")
-            if self.canonical(task) not in asked:
-                seeds.setdefault(self.canonical(task), task)
-        return list(seeds.values())
+            seeds.setdefault(self.canonical(task), task)
+        if dropped := sum(self.canonical(task) in asked for task in made):
+            logging.warning("%s: %d seeds dropped: they ask what is held out", self.name, dropped)
+        return [task for key, task in seeds.items() if key not in asked]
 
     def _made(self, split: str) -> list[Task]:
         """All questions of a split as tasks."""
