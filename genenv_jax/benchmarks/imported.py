@@ -1,4 +1,4 @@
-"""Imports a benchmark class by a name like "my_module:MyBenchmark"."""
+"""Imports what the user has written, by a name like "my_module:MyBenchmark"."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import importlib
 import inspect
 import os
 import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.places import place
@@ -19,33 +22,11 @@ def find(name: str) -> type:
       ValueError: the module is not found, cannot be imported or has no such class, or the class is not
         a benchmark.
     """
-    module_name, _, class_name = name.partition(":")
     where = f"config.benchmark.name = {name!r}"
-    if not class_name.isidentifier() or not all(map(str.isidentifier, module_name.split("."))):
-        raise ValueError(f"{where}: expected module:Class")
-    here = os.getcwd()
-    if not {here, ""} & set(sys.path):
-        sys.path.append(here)
-    importlib.invalidate_caches()
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
-            f"{error.name}."
-        ):
-            raise ValueError(
-                f"{where}: there is no module {error.name!r}; expected it in {here} or on PYTHONPATH"
-            ) from None
-        raise ValueError(
-            f"{where}: the module cannot be imported: {type(error).__name__}: {error}{place(error)}"
-        ) from error
+    module, class_name = _import(where, name, "module:Class")
     found = getattr(module, class_name, None)
     if not inspect.isclass(found):
-        own = [value for value in vars(module).values() if inspect.isclass(value)]
-        classes = [value.__name__ for value in own if value.__module__ == module_name]
-        close = difflib.get_close_matches(class_name, classes, 1)
-        hint = f"did you mean {close[0]}?" if close else f"expected it in {module.__file__}"
-        raise ValueError(f"{where}: {module_name} has no class {class_name}; {hint}")
+        raise ValueError(f"{where}: {_no(module, 'class', class_name, inspect.isclass)}")
     if not issubclass(found, Benchmark):
         raise ValueError(
             f"{where}: {class_name} is no benchmark; expected a subclass of "
@@ -62,3 +43,54 @@ def find(name: str) -> type:
             "@dataclasses.dataclass(kw_only=True, eq=False) above it"
         )
     return found
+
+
+def find_callable(option: str, name: Any, what: str) -> Callable[..., Any]:
+    """The function or class "module:name" that an option of a benchmark names.
+
+    Args:
+      what: what it should be, for messages.
+    Raises:
+      ValueError: as `find`; the message begins with the option and its value.
+    """
+    where = f"{option} = {name!r}"
+    module, attribute = _import(where, name, f"module:name of {what}")
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        raise ValueError(f"{where}: {_no(module, 'function', attribute, callable)}")
+    return found
+
+
+def _import(where: str, name: Any, form: str) -> tuple[ModuleType, str]:
+    """The module in a name, imported, and the attribute.  where, form: for messages."""
+    module_name, _, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not attribute.isidentifier() or not all(map(str.isidentifier, module_name.split("."))):
+        raise ValueError(f"{where}: expected {form}")
+    here = os.getcwd()
+    if not {here, ""} & set(sys.path):
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name), attribute
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
+            f"{error.name}."
+        ):
+            raise ValueError(
+                f"{where}: there is no module {error.name!r}; expected it in {here} or on PYTHONPATH"
+            ) from None
+        raise ValueError(
+            f"{where}: the module cannot be imported: {type(error).__name__}: {error}{place(error)}"
+        ) from error
+
+
+def _no(module: ModuleType, kind: str, name: str, is_one: Callable[[Any], bool]) -> str:
+    """Says that a module has no such class or function, and which one may be meant."""
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if is_one(value) and getattr(value, "__module__", "") == module.__name__
+    }
+    close = difflib.get_close_matches(name, own, 1)
+    hint = f"did you mean {close[0]}?" if close else f"expected it in {module.__file__}"
+    return f"{module.__name__} has no {kind} {name}; {hint}"

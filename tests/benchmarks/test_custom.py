@@ -303,6 +303,8 @@ def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
         ({"train": "mine.jsonl", "instruction": 2}, "instruction = 2: expected a text or None"),
         ({"train": "mine.jsonl", "judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
         ({"train": "mine.jsonl", "hold_out": "x"}, "hold_out is not an option .* did you mean held_out"),
+        ({"train": "mine.jsonl", "reward": "mine"}, "benchmark.reward = 'mine': expected module:name"),
+        ({"train": "hf://datasets/gsm8k"}, "hf://datasets/gsm8k: expected .*/OWNER/NAME.@REVISION./FILE"),
         ({"train": "."}, r"\. is a directory: expected a file"),
         ({"train": "pointer.parquet"}, "pointer.parquet is a Git LFS pointer"),
         ({"train": "cut.jsonl.gz"}, "cut.jsonl.gz: not a gzip file that can be read"),
@@ -899,6 +901,16 @@ class Grades(Custom):
 
 def function():
     pass
+
+
+def near(question, answer):
+    while answer == "13":
+        time.sleep(1)
+    return max(0, 1 - abs(float(answer) - question.answer) / 10)
+
+
+def double(question, answer):
+    return 2
 '''
 
 
@@ -1001,6 +1013,58 @@ def test_a_worker_process_finds_the_class_too(module):
         assert worker.ask("score", (task, "102")).success
     finally:
         worker.close()
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        ("mine:nearer", "reward = 'mine:nearer': mine has no function nearer; did you mean near?"),
+        ("raises:near", "reward = 'raises:near': the module cannot be imported: ZeroDivisionError"),
+        ("mine:double", "mine.jsonl:1: .*grade returned 2.0: expected a number in"),
+        ("mine:function", "mine.jsonl:1: bad_answer: malformed task: TypeError"),
+    ],
+)
+def test_a_reward_that_cannot_be_had_is_named(module, tmp_path, reward, message):
+    path = _write(tmp_path / "mine.jsonl", {"prompt": "How many?", "answer": "3"})
+    with pytest.raises(ValueError, match=message):
+        registry.make_benchmark("custom", train=path, reward=reward).tasks("seed")
+
+
+def test_a_function_grades_in_a_worker_process(module, tmp_path):
+    path = _write(tmp_path / "mine.jsonl", {"prompt": "How many?", "answer": 30})
+    options = {"train": path, "checker": "numeric", "seed_fraction": 1, "reward": "mine:near"}
+    benchmark = registry.make_benchmark("custom", **options)
+    (task,) = benchmark.tasks("seed")
+    assert benchmark.isolated and benchmark.about()["checker"] == "mine:near"
+    worker = Worker(benchmark, timeout=0.5)
+    try:
+        assert worker.ask("score", (task, "<answer>28</answer>")).reward == 0.8
+        assert worker.ask("score", (task, "<answer>30</answer>")).success
+        with pytest.raises(Exception, match="no answer within 0.5 s"):
+            worker.ask("score", (task, "13"))
+    finally:
+        worker.close()
+
+
+def test_a_file_of_the_hub_is_read(tmp_path, monkeypatch):
+    import huggingface_hub.errors
+
+    path, asked = _write(tmp_path / "mine.jsonl", ASKED), []
+
+    def download(repo_id, filename, **of):
+        asked.append((repo_id, filename, of))
+        if filename == "none":
+            raise huggingface_hub.errors.LocalEntryNotFoundError("offline")
+        return path
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    address = "hf://datasets/openai/gsm8k@~parquet/main/train/0000.parquet"
+    benchmark = registry.make_benchmark("custom", train=address, seed_fraction=1)
+    assert len(benchmark.tasks("seed")) == 1 and benchmark.about()["data"] == address
+    of = {"repo_type": "dataset", "revision": "refs/convert/parquet"}
+    assert asked[0] == ("openai/gsm8k", "main/train/0000.parquet", of)
+    with pytest.raises(FileNotFoundError, match="hf://datasets/a/b/none could not be fetched"):
+        registry.make_benchmark("custom", train="hf://datasets/a/b/none").tasks("seed")
 
 
 def test_a_class_with_the_name_of_an_embedded_default_has_its_own_demonstrations():

@@ -30,7 +30,9 @@ import zlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from genenv_jax.benchmarks import imported
 from genenv_jax.benchmarks.base import Message, Rejection, Task
+from genenv_jax.benchmarks.custom import hub
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
 from genenv_jax.benchmarks.judge import EndpointJudge
@@ -61,10 +63,12 @@ class CustomFiles(Custom):
     Args, besides those of `Benchmark`:
       checker: how answers are compared, one of `checkers.CHECKERS`; a question may override it.
       instruction: the agent's system message; None: the checker's, which says how to answer.
+      reward: "module:name" of a function with the arguments of `Custom.grade`, which grades in its place and
+        in worker processes; "": the checker does.
       judge_url: base URL of an OpenAI-compatible endpoint that is asked about the answers of `exact` and `f1`
         that earn less than full reward; "": none.  An answer that it calls correct earns 1.
       judge_model: the model's name there.
-      train: the file with the seeds.
+      train: the file with the seeds, or its address on the Hugging Face hub (`hub`).
       held_out: the file with the held-out questions; "": a share of `train`.
       seed_fraction: share of a single file's questions that become seeds, by a hash of the prompt, so the
         split depends neither on the order of the lines nor on other lines.
@@ -75,6 +79,7 @@ class CustomFiles(Custom):
 
     checker: str = EXACT
     instruction: str | None = None
+    reward: str = ""
     judge_url: str = ""
     judge_model: str = ""
     train: str = ""
@@ -88,6 +93,10 @@ class CustomFiles(Custom):
         if self.instruction is not None and not isinstance(self.instruction, str):
             raise ValueError(f"instruction = {self.instruction!r}: expected a text or None")
         check_shares(seed_fraction=self.seed_fraction)
+        if self.reward:
+            form = "a function of a question and an answer"
+            self._reward = imported.find_callable("reward", self.reward, form)
+            self.isolated = True
         if self.judge_url:
             self.judge = EndpointJudge(self.judge_url, self.judge_model)
             # A request can outlast its timeout, so scoring runs in worker processes with a time limit.
@@ -98,6 +107,12 @@ class CustomFiles(Custom):
                 raise ValueError(
                     f"{option} = {value!r}: expected a file of questions, JSON lines or parquet"
                 )
+
+    def grade(self, question: Question, answer: str) -> float:
+        """See `Custom.grade`."""
+        if self.reward:
+            return self._reward(question, answer)
+        return super().grade(question, answer)
 
     def questions(self, split: str) -> Iterator[Question]:
         """See `Custom.questions`."""
@@ -110,14 +125,15 @@ class CustomFiles(Custom):
                 yield question
 
     def _read(self, name: str, split: str) -> Iterator[Question]:
-        return read(pathlib.Path(self.data_dir, name), self.checker, split)
+        path = hub.download(name) if hub.is_address(name) else pathlib.Path(self.data_dir, name)
+        return read(path, self.checker, split)
 
     def source(self, task: Task) -> str:
         """See `Benchmark.source`: questions that differ only in signs stay in the same split."""
         return letters(self.text(task)) or task.id
 
     def facts(self) -> dict[str, str]:
-        facts = super().facts() | {"data": self.train}
+        facts = super().facts() | {"data": self.train, "checker": self.reward or self.checker}
         if self.judge:
             facts["judge"] = self.judge_model
         if self.held_out:
