@@ -12,7 +12,8 @@ of GSM8K are read as they are (JSON lines or parquet; `question`, and `answer` w
     genenv train --config=configs/custom.py --workdir=runs/units \\
         --config.benchmark.name=units:Units
 
-uses your own class; its options are settings too.
+uses your own class; its options are settings too.  `--config.benchmark.name=gymnasium` with
+`--config.benchmark.env=lamps:Lamps` uses your own environment, turn by turn.
 
     genenv train --config=configs/custom.py:small --workdir=runs/mine-small \\
         --config.benchmark.train=train.jsonl --config.model.path=/models/SmolLM2-135M-Instruct

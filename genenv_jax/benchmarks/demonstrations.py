@@ -57,8 +57,10 @@ def play(
 ) -> tuple[list[Message], Transcript]:
     """Plays an episode with the given answers until it ends; returns its opening and the transcript.
 
-    Raises ValueError if the conversation does not only grow.
+    Raises ValueError if the conversation does not only grow, or nothing is answered.
     """
+    if not answers:
+        raise ValueError(f"task {task.id} has no reference answers: expected some to demonstrate")
     episode = benchmark.episode(task)
     try:
         opening = messages = episode.messages()

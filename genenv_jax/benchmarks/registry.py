@@ -21,6 +21,7 @@ _BENCHMARKS = {
     "custom": ("genenv_jax.benchmarks.custom.files", "CustomFiles"),
     "dial": ("genenv_jax.benchmarks.dial.chains", "Dial"),
     "dial_turns": ("genenv_jax.benchmarks.dial.turns", "DialTurns"),
+    "gymnasium": ("genenv_jax.benchmarks.custom.environment", "TextEnvironment"),
     "travelplanner": ("genenv_jax.benchmarks.travelplanner.benchmark", "TravelPlanner"),
 }
 

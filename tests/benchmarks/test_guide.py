@@ -1,6 +1,5 @@
 """docs/your_benchmark.md to the letter: its files in an empty directory, and what they are said to do."""
 
-import itertools
 import os
 import pathlib
 import re
@@ -8,11 +7,9 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import demonstrations, registry
-from genenv_jax.benchmarks.base import Task
 from genenv_jax.scoring.verification import inspect
 from tests import tiny
 from tests.commands import COMPILE_FAST, ROOT
@@ -21,6 +18,7 @@ from tests.runs import lines
 GUIDE = (ROOT / "docs/your_benchmark.md").read_text()
 FILES = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LAMPS = ("hall", "kitchen", "study", "porch", "cellar")
 _PRINTED = re.compile(r"`python look.py` prints\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -63,29 +61,28 @@ def test_the_class_does_what_is_printed_there(directory):
     assert run(directory, "python look.py") == printed
 
 
-def test_a_benchmark_with_turns_fits_into_80_lines(directory, monkeypatch):
-    """Its reference wins, a wrong answer loses, and what a simulator writes is verified."""
-    assert len((directory / "lamps.py").read_text().splitlines()) <= 80
+def test_an_environment_fits_into_40_lines(directory, monkeypatch):
+    """Its solution wins, a wrong answer loses, and what a simulator writes is played before it is used."""
+    assert len((directory / "lamps.py").read_text().splitlines()) <= 40
     monkeypatch.chdir(directory)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    lamps = registry.make_benchmark("lamps:Lamps", most=2)
+    lamps = registry.make_benchmark("gymnasium", env="lamps:Lamps", held_out_tasks=8)
     seeds, held_out = lamps.tasks("seed"), lamps.tasks("eval")
-    assert (len(seeds), len(held_out)) == (11, 4)
+    assert len(held_out) <= 8 and len(seeds) + len(held_out) == 25  # all that there are
     for task in (*seeds, *held_out):
-        assert lamps.verify(task) is None and lamps.score(task, "switch(attic)\ndone").reward == 0
+        assert lamps.verify(task) is None and lamps.score(task, "switch attic\ndone").reward == 0
         messages, transcript = demonstrations.reference(lamps, task)
-        assert messages[-1]["content"] == lamps.text(task)
-        assert transcript.replies[0][0]["content"] == f"on: {task.answer[0]}"
-    (asked, written), (_, varied) = itertools.islice(
-        demonstrations.endless(lamps, np.random.default_rng(0)), 2
-    )
-    assert asked[0]["content"].startswith("All lamps are off") and written.answers[-1] == "done"
+        assert (
+            messages[-1]["content"].startswith("Switch on: ") and transcript.answers[-1] == "done"
+        )
+        assert transcript.replies[0][0]["content"] in [f"on: {lamp}" for lamp in LAMPS]
     keys = {"done": True, "seed": seeds[0], "task_id": "new", "generation": 0}
-    assert isinstance(inspect(lamps, varied, **keys), Task)
     for text, reason in (
-        ('{"prompt": "The porch and the study, please.", "answer": ["study", "porch"]}', ""),
-        ('{"prompt": "The porch, please.", "answer": ["study"]}', "wrong_answer"),
-        ('{"prompt": "The attic, please.", "answer": ["attic"]}', "bad_answer"),
+        (lamps.simulator_answer(seeds[1]), ""),
+        ('{"options": {"on": ["study", "porch", "hall", "cellar"]}}', ""),
+        ('{"options": {"on": ["attic"]}}', "not_executable"),
+        ('{"options": {"off": ["hall"]}}', "not_executable"),
+        ('{"seed": 3}', "unparsable"),
         ("the porch", "unparsable"),
     ):
         found = inspect(lamps, text, **keys)
@@ -102,15 +99,16 @@ def test_the_file_has_seeds_and_held_out_questions(directory):
 @pytest.mark.slow
 def test_the_commands_run(directory):
     """Two epochs with each, its page, and the agent's score."""
-    of_class, _, of_file = _COMMANDS.findall(GUIDE)
+    of_class, _, of_environment, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
     assert re.search(r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$", said, re.MULTILINE), (
         said
     )
     assert "accuracy_km to m" in (directory / "runs/units-scores/results.json").read_text()
     assert (directory / "runs/units/report/report.html").is_file()
+    run(directory, of_environment)
     run(directory, of_file)
-    for name in ("units", "facts"):
+    for name in ("units", "lamps", "facts"):
         assert lines(directory / "runs" / name)[-1]["step"] == 2
         assert lines(directory / "runs" / name, "tasks.jsonl")
 
@@ -118,7 +116,7 @@ def test_the_commands_run(directory):
 @pytest.mark.slow
 def test_the_commands_with_a_real_model_run(directory):
     """With a small model in its place; of the training, the dry run."""
-    _, commands, _ = _COMMANDS.findall(GUIDE)
+    _, commands, *_ = _COMMANDS.findall(GUIDE)
     hub = "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert commands.count(hub) == 1 and commands.endswith("units:Units\n")
     model = tiny.write_model(directory / "model", max_position_embeddings=2048)

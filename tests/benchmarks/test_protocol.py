@@ -18,7 +18,16 @@ from tests.benchmarks.published import published
 from tests.benchmarks.small import ALL_WRITERS, WRITERS
 
 # Options with which the small files have seeds and held-out tasks.
-OPTIONS = {"bamboogle": {"seed_fraction": 0.5}, "custom": custom_files.OPTIONS}
+OPTIONS = {
+    "bamboogle": {"seed_fraction": 0.5},
+    "custom": custom_files.OPTIONS,
+    "gymnasium": {
+        "env": "tests.benchmarks.text_environments:Doors",
+        "held_out_tasks": 8,
+        "train_tasks": 40,
+        "instruction": "Open doors.",
+    },
+}
 PROMPT_CHARS = 14_100  # 4,096 tokens of a Qwen tokenizer
 _TOOLS = (
     "New Tools: {0}\nNew Task: User: x\nNew Answer: [f(a=1)]",
@@ -48,6 +57,7 @@ AROUND = {
         _DIAL + "Start at 3. add 5.\nCalls: {0}",
     ),
     "dial_turns": ("1 add(3, 4)\n{0}", _DIAL + "{0}", _DIAL + "Start at 3. 1 add 4 [{0}]."),
+    "gymnasium": ("open 1\n{0}", '{{"options": {{"doors": [{0}]}}}}', '{{"options": {0}}}'),
     "travelplanner": ('[{{"current_city": "{0}"}}]', '{{"query": "{0}"}}'),
 }
 
@@ -56,7 +66,7 @@ AROUND = {
     scope="module",
     params=[
         pytest.param((name, data), marks=[pytest.mark.data] if data == "real" else [])
-        for name in (*ALL_WRITERS, "dial", "dial_turns")
+        for name in (*ALL_WRITERS, "dial", "dial_turns", "gymnasium")
         for data in ("small", "real")[: 1 + (name in WRITERS)]
     ],
     ids=lambda param: "-".join(param),
