@@ -23,7 +23,7 @@ def install(tmp_path):
             (library / "pip").mkdir()
             (library / "pip" / "__init__.py").touch()
             (library / "pip" / "__main__.py").write_text("import sys; print('PIP', sys.argv[1:])\n")
-        here.mkdir()
+        here.mkdir(exist_ok=True)
         dropped = ("GENENV_", "TPU_", "PYTHON")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         return subprocess.run(
@@ -43,8 +43,17 @@ def test_without_a_repository_the_message_names_what_is_missing(install, tmp_pat
     # A folder of its name without __init__.py is not the package.
     (tmp_path / "library" / "genenv_jax").mkdir(parents=True)
     result = install({})
-    assert result.returncode == 1 and "Set REPOSITORY" in result.stderr
+    assert result.returncode == 1 and "or set REPOSITORY" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_wheel_beside_the_notebook_is_installed(install, tmp_path):
+    wheel = tmp_path / "here" / "genenv_jax-0.1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.touch()
+    result = install({"TPU_NAME": "local"}, stubs=("jax", "flax", "ml_collections", "genenv_jax"))
+    assert result.returncode == 0, result.stderr
+    assert f"'install', '--quiet', '{wheel}[tpu]'" in result.stdout
 
 
 @pytest.mark.parametrize(("machine", "extra"), [("tpu", "[tpu]"), ("gpu", "[cuda]")])
