@@ -125,7 +125,8 @@ class CustomFiles(Custom):
                 yield question
 
     def _read(self, name: str, split: str) -> Iterator[Question]:
-        path = hub.download(name) if hub.is_address(name) else pathlib.Path(self.data_dir, name)
+        on_hub = name.startswith(hub.SCHEME)
+        path = hub.download(name) if on_hub else pathlib.Path(self.data_dir, name)
         return read(path, self.checker, split)
 
     def source(self, task: Task) -> str:

@@ -10,16 +10,11 @@ from __future__ import annotations
 import pathlib
 import re
 
-_SCHEME = "hf://"
+SCHEME = "hf://"
 _ADDRESS = re.compile(
     r"hf://datasets/(?P<id>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?/(?P<file>.+)"
 )
 _REVISIONS = {"~parquet": "refs/convert/parquet"}
-
-
-def is_address(name: str) -> bool:
-    """Whether a file's name is an address on the hub."""
-    return name.startswith(_SCHEME)
 
 
 def download(address: str) -> pathlib.Path:
@@ -31,7 +26,7 @@ def download(address: str) -> pathlib.Path:
     """
     found = _ADDRESS.fullmatch(address)
     if not found:
-        raise ValueError(f"{address}: expected {_SCHEME}datasets/OWNER/NAME[@REVISION]/FILE")
+        raise ValueError(f"{address}: expected {SCHEME}datasets/OWNER/NAME[@REVISION]/FILE")
     import huggingface_hub.errors  # slow, and few need it
 
     revision = _REVISIONS.get(found["revision"], found["revision"])
