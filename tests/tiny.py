@@ -97,6 +97,20 @@ FAMILIES = {
         "mlp_bias": False,
         "bos_token_id": 302,
     },
+    "gemma3_text": {  # every other layer sees the last four tokens
+        "architectures": ["Gemma3ForCausalLM"],
+        "num_hidden_layers": 3,
+        "head_dim": 16,
+        "query_pre_attn_scalar": 24,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 10_000.0,
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+        "bos_token_id": 302,
+    },
 }
 
 
@@ -159,9 +173,12 @@ def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
             tensors[f"{layer}{name}.weight"] = normal(*shape)
             if name in biased:
                 tensors[f"{layer}{name}.bias"] = normal(shape[0], scale=0.3)
-        for name in ("input_layernorm", "post_attention_layernorm"):
+        norms = ["input_layernorm", "post_attention_layernorm"]
+        if config["model_type"] == "gemma3_text":
+            norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+        for name in norms:
             tensors[f"{layer}{name}.weight"] = normal(d, scale=0.1, mean=0.8)
-        if config["model_type"] == "qwen3":
+        if config["model_type"] in ("qwen3", "gemma3_text"):
             for name in ("q_norm", "k_norm"):
                 tensors[f"{layer}self_attn.{name}.weight"] = normal(h, scale=0.1, mean=0.8)
     if not config["tie_word_embeddings"]:

@@ -46,7 +46,12 @@ def check_attention(implementation: str, dtype: str) -> None:
 
 
 def causal_attention(
-    q: Array, k: Array, v: Array, past: list[Segment], implementation: str = "xla"
+    q: Array,
+    k: Array,
+    v: Array,
+    past: list[Segment],
+    implementation: str = "xla",
+    window: Array | int | None = None,
 ) -> Array:
     """Attention of new tokens to past segments and, causally, to themselves.
 
@@ -56,6 +61,8 @@ def causal_attention(
       past: earlier segments, as in `attend`.  The kernels take only segments that the group shares and
         that are masked by key; others use the plain path.
       implementation: "xla", "splash" or "cudnn".
+      window: how many of the new tokens a query sees, its own included; None: all before it.  Only the plain
+        path knows windows.
     Returns:
       (b, g, t, n, h).
     Raises:
@@ -63,8 +70,8 @@ def causal_attention(
         one, of the default backend).
     """
     shared = all(keys.shape[1] == 1 and mask.shape[1:3] == (1, 1) for keys, _, mask in past)
-    if implementation == "xla" or q.shape[2] == 1 or not shared:
-        return _plain_attention(q, k, v, past)
+    if implementation == "xla" or q.shape[2] == 1 or not shared or window is not None:
+        return _plain_attention(q, k, v, past, window)
     if implementation not in _KERNELS:
         check_attention(implementation, q.dtype.name)
     kernel = _KERNELS[implementation](target_platform())
@@ -101,18 +108,27 @@ def _join(past: list[Segment], b: int) -> SharedPast | None:
     return SharedPast(k, v, jnp.concatenate(valid, axis=1))
 
 
-def _plain_attention(q: Array, k: Array, v: Array, past: list[Segment]) -> Array:
+def _plain_attention(
+    q: Array, k: Array, v: Array, past: list[Segment], window: Array | int | None
+) -> Array:
     """Attention as matrix products, in blocks of queries if the scores would take much memory."""
     _, g, t, _, _ = q.shape
     keys = t + sum(segment[0].shape[2] for segment in past)
     block = max(1, _MAX_SCORES // (g * keys))
     if t > block:
-        return _blocked_attention(q, k, v, past, math.ceil(t / math.ceil(t / block)))
-    causal = jnp.tril(jnp.ones((1, 1, t, t), bool))
-    return attend(q, [*past, (k, v, causal)])
+        return _blocked_attention(q, k, v, past, window, math.ceil(t / math.ceil(t / block)))
+    return attend(q, [*past, (k, v, _causal(jnp.arange(t), t, window)[None, None])])
 
 
-def _blocked_attention(q: Array, k: Array, v: Array, past: list[Segment], block: int) -> Array:
+def _causal(queries: Array, t: int, window: Array | int | None) -> Array:
+    """Which of t tokens the queries at these places see: (queries, t) boolean."""
+    ago = queries[:, None] - jnp.arange(t)
+    return ago >= 0 if window is None else (ago >= 0) & (ago < window)
+
+
+def _blocked_attention(
+    q: Array, k: Array, v: Array, past: list[Segment], window: Array | int | None, block: int
+) -> Array:
     """The same, one block of queries at a time; each block is recomputed in the backward pass."""
     b, g, t, n, h = q.shape
     blocks = math.ceil(t / block)
@@ -133,7 +149,7 @@ def _blocked_attention(q: Array, k: Array, v: Array, past: list[Segment], block:
 
     def attend_block(args):
         start, queries, masks = args
-        seen = jnp.arange(t) <= start + jnp.arange(block)[:, None]
+        seen = _causal(start + jnp.arange(block), t, window)
         masks = [past[i][2] if mask is None else mask for i, mask in enumerate(masks)]
         segments = [
             (keys.astype(q.dtype), values.astype(q.dtype), mask)

@@ -8,7 +8,7 @@ from typing import Any
 
 from genenv_jax.models.attention import check_attention
 from genenv_jax.models.lora import LoraConfig
-from genenv_jax.models.rope_scaling import RopeScaling, read_rope
+from genenv_jax.models.rope_scaling import FULL, SLIDING, RopeScaling, read_local_theta, read_rope
 
 _REQUIRED = (
     "vocab_size",
@@ -31,10 +31,29 @@ _COUNTS = {
 
 
 @dataclasses.dataclass(frozen=True)
+class Window:
+    """Layers whose attention reaches back a few tokens only ("local" layers).
+
+    Attributes:
+      size: how many tokens a query sees, its own included.
+      layers: for each layer, whether it is one of them.
+      rope_theta: base of their rotary frequencies, which are never rescaled.
+    """
+
+    size: int
+    layers: tuple[bool, ...]
+    rope_theta: float
+
+
+@dataclasses.dataclass(frozen=True)
 class TransformerConfig:
     """Shape and options of one decoder.  Families differ only in these values, never in code paths.
 
-    `qk_norm` normalises queries and keys over each head before they are rotated.
+    `qk_norm` normalises queries and keys over each head before they are rotated.  `query_scalar` replaces
+    the head's width in the scale of the scores.  `window`: the layers with a sliding window; None: none.
+    `activation` is "silu" or "gelu" (its tanh form).  `post_norms` normalises also what attention and MLP
+    add, `norm_offset` makes the factor of all norms 1 + scale, and `scale_embedding` multiplies embeddings
+    by the root of their width.
     `dtype` is the dtype of activations and matrix products; parameters keep their stored dtype and are
     cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of products with parameters
     (`models.matmul`).  `remat` names what each layer saves for the backward pass
@@ -57,6 +76,12 @@ class TransformerConfig:
     o_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    query_scalar: float | None = None
+    window: Window | None = None
+    activation: str = "silu"
+    post_norms: bool = False
+    norm_offset: bool = False
+    scale_embedding: bool = False
     max_positions: int = 32_768
     dtype: str = "float32"
     matmul_dtype: str = ""
@@ -108,6 +133,7 @@ class TransformerConfig:
                 f"model_type {model_type!r} is not supported; expected one of {sorted(FAMILIES)}"
             )
         family = FAMILIES[model_type]
+        config = with_defaults(config)
         missing = [key for key in _REQUIRED if key not in config]
         if missing:
             raise ValueError(f"config.json lacks {', '.join(missing)}")
@@ -122,9 +148,8 @@ class TransformerConfig:
             raise ValueError(f"rms_norm_eps = {norm_eps!r}: expected a positive number")
         _check_supported(config, family)
         heads = config["num_attention_heads"]
-        head_dim = config.get("head_dim") or family.head_dim or config["hidden_size"] // heads
+        head_dim = config.get("head_dim") or config["hidden_size"] // heads
         theta, scaling = read_rope(config)
-        positions = config.get("max_position_embeddings") or family.max_positions
         attention_bias = family.attention_bias_option and bool(config.get("attention_bias"))
         return cls(
             vocab_size=config["vocab_size"],
@@ -143,7 +168,10 @@ class TransformerConfig:
             mlp_bias=family.mlp_bias_option and bool(config.get("mlp_bias")),
             qk_norm=family.qk_norm,
             # YaRN extends the context without changing max_position_embeddings.
-            max_positions=max(positions, scaling.max_positions if scaling else 0),
+            max_positions=max(
+                config["max_position_embeddings"], scaling.max_positions if scaling else 0
+            ),
+            **(_gemma(config) if family.gemma else {}),
             **options,
         )
 
@@ -158,8 +186,9 @@ class Family:
       attention_bias_option: "attention_bias" gives all four attention projections biases.
       mlp_bias_option: "mlp_bias" gives the three MLP projections biases.
       qk_norm: see `TransformerConfig`.
-      head_dim, max_positions: defaults for config.json; head_dim None: hidden size / heads.
-      sliding_window: the family may limit attention to a window, which this decoder does not support.
+      gemma: the options that only Gemma 3 uses.
+      sliding_window: the family may limit attention to a window, which is supported for Gemma alone.
+      defaults: what transformers assumes where config.json does not say.
     """
 
     architecture: str
@@ -167,22 +196,75 @@ class Family:
     attention_bias_option: bool = False
     mlp_bias_option: bool = False
     qk_norm: bool = False
-    head_dim: int | None = None
-    max_positions: int = 32_768
+    gemma: bool = False
     sliding_window: bool = True
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 FAMILIES: dict[str, Family] = {
-    "qwen2": Family("Qwen2ForCausalLM", qkv_bias=True),
-    "qwen3": Family("Qwen3ForCausalLM", attention_bias_option=True, qk_norm=True, head_dim=128),
+    "qwen2": Family(
+        "Qwen2ForCausalLM", qkv_bias=True, defaults={"max_position_embeddings": 32_768}
+    ),
+    "qwen3": Family(
+        "Qwen3ForCausalLM",
+        attention_bias_option=True,
+        qk_norm=True,
+        defaults={"head_dim": 128, "max_position_embeddings": 32_768},
+    ),
     "llama": Family(
         "LlamaForCausalLM",
         attention_bias_option=True,
         mlp_bias_option=True,
-        max_positions=2_048,
         sliding_window=False,
+        defaults={"max_position_embeddings": 2_048},
+    ),
+    "gemma3_text": Family(
+        "Gemma3ForCausalLM",
+        attention_bias_option=True,
+        qk_norm=True,
+        gemma=True,
+        defaults={
+            "vocab_size": 262_208,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "hidden_activation": "gelu_pytorch_tanh",
+            "max_position_embeddings": 131_072,
+            "query_pre_attn_scalar": 256,
+            "rope_theta": 1e6,
+            "rope_local_base_freq": 1e4,
+            "sliding_window": 4_096,
+            "tie_word_embeddings": True,
+        },
     ),
 }
+
+
+def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json of a known family with what transformers assumes where it does not say."""
+    defaults = FAMILIES[config["model_type"]].defaults
+    return {**config, **{k: v for k, v in defaults.items() if config.get(k) is None}}
+
+
+def _gemma(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `TransformerConfig` that Gemma 3 sets.  Raises ValueError for an invalid value."""
+    for key in ("sliding_window", "query_pre_attn_scalar"):
+        if type(config[key]) not in (int, float) or not config[key] >= 1:
+            raise ValueError(f"{key} = {config[key]!r}: expected a number from 1")
+    every = config.get("sliding_window_pattern") or 6
+    if type(every) is not int or every < 1:
+        raise ValueError(f"sliding_window_pattern = {every!r}: expected a positive integer")
+    layers = range(1, config["num_hidden_layers"] + 1)
+    types = config.get("layer_types") or [FULL if n % every == 0 else SLIDING for n in layers]
+    local, theta = tuple(kind == SLIDING for kind in types), read_local_theta(config)
+    return {
+        "query_scalar": float(config["query_pre_attn_scalar"]),
+        "window": Window(int(config["sliding_window"]), local, theta) if any(local) else None,
+        "activation": "gelu",
+        "post_norms": True,
+        "norm_offset": True,
+        "scale_embedding": True,
+    }
 
 
 def _check_supported(config: Mapping[str, Any], family: Family) -> None:
@@ -192,8 +274,18 @@ def _check_supported(config: Mapping[str, Any], family: Family) -> None:
         raise ValueError(
             f"architectures {architectures} is not supported; expected ['{family.architecture}']"
         )
-    if config.get("hidden_act", "silu") != "silu":
-        raise ValueError(f"hidden_act {config['hidden_act']!r} is not supported; expected 'silu'")
+    activation, name = "hidden_act", "silu"
+    if family.gemma:
+        activation, name = "hidden_activation", "gelu_pytorch_tanh"
+        for key in (
+            "attn_logit_softcapping",
+            "final_logit_softcapping",
+            "use_bidirectional_attention",
+        ):
+            if config.get(key):
+                raise ValueError(f"{key} = {config[key]!r} is not supported; expected none")
+    if config.get(activation, name) != name:
+        raise ValueError(f"{activation} {config[activation]!r} is not supported; expected {name!r}")
     if config.get("quantization_config"):
         method = config["quantization_config"]
         method = method.get("quant_method", method) if isinstance(method, Mapping) else method
@@ -203,16 +295,18 @@ def _check_supported(config: Mapping[str, Any], family: Family) -> None:
         )
     types = config.get("layer_types")
     if types is not None:
-        if other := sorted({str(kind) for kind in types} - {"full_attention"}):
+        known = {FULL, SLIDING} if family.gemma else {FULL}
+        if other := sorted({str(kind) for kind in types} - known):
+            expected = " or ".join(map(repr, sorted(known)))
             raise ValueError(
-                f"layer_types {other} are not supported; expected 'full_attention' everywhere"
+                f"layer_types {other} are not supported; expected {expected} everywhere"
             )
         if len(types) != config["num_hidden_layers"]:
             raise ValueError(
                 f"layer_types has {len(types)} entries; expected {config['num_hidden_layers']}, "
                 "one for each layer"
             )
-    elif family.sliding_window and config.get("use_sliding_window"):
+    elif family.sliding_window and not family.gemma and config.get("use_sliding_window"):
         first = config.get("max_window_layers", 28)  # layers from here on use a sliding window
         if config.get("sliding_window", 4_096) and first < config["num_hidden_layers"]:
             raise ValueError(

@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+# The kinds of layers, which may have frequencies of their own, as spelled in config.json files.
+FULL, SLIDING = "full_attention", "sliding_attention"
+
 # rope type: (required keys, optional keys), as spelled in Hugging Face config.json files.
 _KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "default": (frozenset(), frozenset()),
@@ -80,6 +83,7 @@ def read_rope(
     "rope_parameters", which holds both.  Raises ValueError, naming it, for an unsupported type, key or
     value, and if the two spellings disagree.
     """
+    config = {**config, "rope_parameters": _by_layer(config, FULL)}
     spelt = [key for key in ("rope_parameters", "rope_scaling") if config.get(key)]
     if not spelt:
         _check_partial(config.get("partial_rotary_factor"))
@@ -93,22 +97,44 @@ def read_rope(
     return read[0]
 
 
+def _by_layer(config: Mapping[str, Any], kind: str) -> Any:
+    """The "rope_parameters" of one kind of layer: of all, or under the kind's name."""
+    rope = config.get("rope_parameters")
+    named = isinstance(rope, Mapping) and not rope.keys().isdisjoint((FULL, SLIDING))
+    return rope.get(kind) if named else rope if kind == FULL else None
+
+
+def read_local_theta(config: Mapping[str, Any]) -> float:
+    """Base θ of layers with a sliding window, whose frequencies are not rescaled (Gemma 3).
+
+    Raises ValueError for a rescaling, and for an invalid value.
+    """
+    given = {"rope_theta": config.get("rope_local_base_freq"), "rope_parameters": None}
+    if rope := _by_layer(config, SLIDING):
+        given["rope_parameters"] = rope
+    theta, scaling = read_rope(given)
+    if scaling:
+        raise ValueError(f"rope_parameters.{SLIDING} = {rope}: expected no scaling")
+    return theta
+
+
 def spell_rope(config: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a config.json that say in both spellings what `read_rope` finds in it.
 
     transformers 4 takes no notice of "rope_parameters", and would rotate by its default instead.
     """
     theta, scaling = read_rope(config)
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    given = _by_layer(config, FULL) or config.get("rope_scaling") or {}
     rope = {key: value for key, value in given.items() if key not in ("type", "rope_theta")}
     rope["rope_type"] = scaling.rope_type if scaling else "default"
     if rope["rope_type"] == "llama3":  # transformers 4 looks for it nowhere else
         rope["original_max_position_embeddings"] = scaling.original_max_positions
-    return {
-        "rope_theta": theta,
-        "rope_scaling": rope if scaling else None,
-        "rope_parameters": rope | {"rope_theta": theta},
-    }
+    old = {"rope_theta": theta, "rope_scaling": rope if scaling else None}
+    rope = rope | {"rope_theta": theta}
+    if config.get("rope_local_base_freq") or _by_layer(config, SLIDING):
+        old["rope_local_base_freq"] = local = read_local_theta(config)
+        rope = {FULL: rope, SLIDING: {"rope_type": "default", "rope_theta": local}}
+    return old | {"rope_parameters": rope}
 
 
 def _theta(config: Mapping[str, Any], rope: Any, default: float) -> float:

@@ -42,6 +42,11 @@ class KVSegment(NamedTuple):
     v: Array
 
 
+def keys_at(positions: Array, end: Array) -> Array:
+    """`places` of a context segment (see `Transformer`): positions before `end`, and -1 elsewhere."""
+    return jnp.where(positions < end, positions, -1)
+
+
 def constrain(x: Array, batch: str, *features: str, length: str = "length") -> Array:
     """Shards (b, g, t, ...) by the logical names of the rows, the tokens and the later axes."""
     if x.shape[2] == 1:
@@ -50,17 +55,24 @@ def constrain(x: Array, batch: str, *features: str, length: str = "length") -> A
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation in float32 (Zhang and Sennrich, 2019), then a learned scale."""
+    """Root-mean-square normalisation in float32 (Zhang and Sennrich, 2019), then a learned scale.
+
+    With `offset` the factor is 1 + scale, in float32.
+    """
 
     eps: float
     axis: str = "embed"
+    offset: bool = False
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        init = nn.with_logical_partitioning(nn.initializers.ones, (self.axis,))
+        init = nn.initializers.zeros if self.offset else nn.initializers.ones
+        init = nn.with_logical_partitioning(init, (self.axis,))
         scale = self.param("scale", init, (x.shape[-1],))
         y = x.astype(jnp.float32)
         y = y * jax.lax.rsqrt(jnp.mean(jnp.square(y), axis=-1, keepdims=True) + self.eps)
+        if self.offset:
+            return (y * (1 + scale.astype(jnp.float32))).astype(x.dtype)
         return (y.astype(x.dtype) * scale.astype(x.dtype)).astype(x.dtype)
 
 
@@ -128,6 +140,7 @@ class Attention(nn.Module):
         rope: tuple[Array, Array],
         context: tuple[KVSegment | CacheSegment, ...],
         masks: tuple[Array, ...],
+        window: Array | int | None = None,
     ) -> tuple[Array, KVSegment]:
         c = self.config
         model = (c.hidden_size,)
@@ -143,8 +156,10 @@ class Attention(nn.Module):
         k = constrain(k, "batch", "kv_heads", "head_dim")
         v = constrain(v, "batch", "kv_heads", "head_dim")
         if c.qk_norm:
-            q = RMSNorm(c.norm_eps, "head_dim", name="q_norm")(q)
-            k = RMSNorm(c.norm_eps, "head_dim", name="k_norm")(k)
+            q = RMSNorm(c.norm_eps, "head_dim", c.norm_offset, name="q_norm")(q)
+            k = RMSNorm(c.norm_eps, "head_dim", c.norm_offset, name="k_norm")(k)
+        if c.query_scalar not in (None, c.head_dim):
+            q = q * (c.head_dim / c.query_scalar) ** 0.5  # the kernels divide by √h
         q, k = apply_rope(q, rope), apply_rope(k, rope)
         past = list(zip(context, masks, strict=True))
         decoding = past and isinstance(context[0], CacheSegment)
@@ -153,7 +168,7 @@ class Attention(nn.Module):
         else:
             past = [(kv.k, kv.v, mask) for kv, mask in past]
             own = repeat_heads((k, v), past[0][0].shape[-2]) if past else (k, v)
-            out = causal_attention(q, *own, past, c.attention)
+            out = causal_attention(q, *own, past, c.attention, window)
         out = constrain(out, "projection_batch", "heads", "head_dim")
         o_axes = ("heads", "head_dim", "embed")
         out = project(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
@@ -162,8 +177,11 @@ class Attention(nn.Module):
         return out, KVSegment(k, v)
 
 
+ACTIVATIONS = {"silu": jax.nn.silu, "gelu": jax.nn.gelu}  # the second by its tanh form
+
+
 class MLP(nn.Module):
-    """Gated feed-forward network: SwiGLU (Shazeer, 2020)."""
+    """Gated feed-forward network: SwiGLU, or GeGLU with the activation "gelu" (Shazeer, 2020)."""
 
     config: TransformerConfig
 
@@ -177,7 +195,7 @@ class MLP(nn.Module):
         up = project(*wide, c.mlp_bias, c.adapter("up"), name="up")(x)
         narrow = ((c.intermediate_size,), (c.hidden_size,), ("mlp", "embed"))
         down = project(*narrow, c.mlp_bias, c.adapter("down"), name="down")
-        return down(constrain(jax.nn.silu(gate) * up, "projection_batch", "mlp"))
+        return down(constrain(ACTIVATIONS[c.activation](gate) * up, "projection_batch", "mlp"))
 
 
 # What each layer saves for the backward pass besides its input ("none": everything).
@@ -195,26 +213,39 @@ REMAT_POLICIES = {
 
 
 class DecoderLayer(nn.Module):
-    """One pre-norm block.  Its signature is what `nn.scan` needs: carry first, then scanned inputs.
+    """One pre-norm block, also with norms behind if `post_norms`.
+
+    Its signature is what `nn.scan` needs: carry first, then scanned inputs.
 
     The carry is a tuple of streams, each a (b, g or 1, t, d) run of tokens.  A stream attends to the
     context and to the streams before it.  With two streams in one layer, sharded weights are gathered
-    once and get one gradient.
+    once and get one gradient.  `local` says whether it is a layer with a sliding window; None: no layer
+    is.  If some are, `ropes` and `masks` are pairs, for layers without a window and for those with one.
     """
 
     config: TransformerConfig
 
     @nn.compact
-    def __call__(self, streams, context, ropes, masks):
-        c, eps = self.config, self.config.norm_eps
-        norms = RMSNorm(eps, name="attention_norm"), RMSNorm(eps, name="mlp_norm")
+    def __call__(self, streams, context, local, ropes, masks):
+        c, window = self.config, None
+        norm = functools.partial(RMSNorm, c.norm_eps, offset=c.norm_offset)
+        before_mlp, after = "mlp_norm", (lambda x: x,) * 2
+        if c.post_norms:
+            before_mlp = "mlp_pre_norm"
+            after = norm(name="attention_post_norm"), norm(name="mlp_post_norm")
+        norms = norm(name="attention_norm"), norm(name=before_mlp)
         attention, mlp = Attention(c, name="attention"), MLP(c, name="mlp")
+        if local is not None:
+            choose = functools.partial(jax.tree.map, lambda x, y: jnp.where(local, y, x))
+            ropes, masks = choose(*ropes), choose(*masks)
+            window = jnp.where(local, c.window.size, c.max_positions)
         outputs, segments = (), ()
         for x, rope, mask in zip(streams, ropes, masks, strict=True):
             x = checkpoint_name(x, "layer_input")
-            y, segment = attention(norms[0](x), rope, (*context, *segments), mask)
-            x = constrain(x + y, "batch", "activation_embed", length="residual_length")
-            x = x + mlp(norms[1](x))
+            y, segment = attention(norms[0](x), rope, (*context, *segments), mask, window)
+            x = x + after[0](y)
+            x = constrain(x, "batch", "activation_embed", length="residual_length")
+            x = x + after[1](mlp(norms[1](x)))
             x = constrain(x, "batch", "activation_embed", length="residual_length")
             outputs, segments = (*outputs, x), (*segments, segment)
         return outputs, segments
@@ -223,7 +254,7 @@ class DecoderLayer(nn.Module):
 class Transformer(nn.Module):
     """Decoder-only language model.
 
-    `apply(params, tokens, positions, context, masks)` gives hidden states and the new tokens' KV
+    `apply(params, tokens, positions, context, places)` gives hidden states and the new tokens' KV
     segment.  `apply(params, hidden, method="logits")` gives logits, so that callers compute them only
     where needed.
     """
@@ -246,12 +277,12 @@ class Transformer(nn.Module):
             layer,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=(0, nn.broadcast, nn.broadcast),
+            in_axes=(0, 0, nn.broadcast, nn.broadcast),
             length=c.num_layers,
             unroll=c.num_layers if c.unroll_layers else 1,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )(c)
-        self.norm = RMSNorm(c.norm_eps)
+        self.norm = RMSNorm(c.norm_eps, offset=c.norm_offset)
         if not c.tie_embeddings:
             self.lm_head = Projection((c.hidden_size,), (c.vocab_size,), ("embed", "vocab"))
 
@@ -260,7 +291,7 @@ class Transformer(nn.Module):
         tokens: Array,
         positions: Array,
         context: tuple[KVSegment | CacheSegment, ...] = (),
-        masks: tuple[Array, ...] = (),
+        places: tuple[Array, ...] = (),
     ) -> tuple[Array, KVSegment]:
         """Runs the decoder over new tokens.
 
@@ -269,11 +300,12 @@ class Transformer(nn.Module):
           positions: (b, g, t) int32, each token's place in its own sequence.
           context: KV segments of earlier tokens; group axis g, or 1 if the group shares it.
             If t = 1 they may be caches (see `models.attention_decode`).
-          masks: for each context segment, a boolean array broadcastable to (b, g, t, s).
+          places: for each context segment, the position of each key, int32 broadcastable to (b, g, t, s);
+            negative where there is none.  All lie before the new tokens.
         Returns:
           hidden states (b, g, t, d) after the final norm, and the KV segment of these tokens.
         """
-        (hidden,), (segment,) = self._run(((tokens, positions),), context, (masks,))
+        (hidden,), (segment,) = self._run(((tokens, positions),), context, (places,))
         if self.is_initializing() and not self.config.tie_embeddings:
             self.lm_head(hidden)  # Linen creates a submodule's parameters at its first call
         return hidden, segment
@@ -282,7 +314,7 @@ class Transformer(nn.Module):
         self,
         prompts: Array,
         prompt_positions: Array,
-        prompt_mask: Array,
+        prompt_places: Array,
         rows: Array,
         positions: Array,
     ) -> tuple[Array, Array]:
@@ -293,24 +325,38 @@ class Transformer(nn.Module):
 
         Args:
           prompts, prompt_positions: (b, 1, p) int32.
-          prompt_mask: (b, 1, 1, p) boolean, true at the prompts' tokens.
+          prompt_places: (b, 1, 1, p) int32: the positions of the prompts' tokens; negative at padding.
           rows, positions: (b, g, t) int32.
         Returns:
           hidden states after the final norm: (b, 1, p, d) and (b, g, t, d).
         """
         streams = ((prompts, prompt_positions), (rows, positions))
-        return self._run(streams, (), ((), (prompt_mask,)))[0]
+        return self._run(streams, (), ((), (prompt_places,)))[0]
 
-    def _run(self, streams, context, masks):
+    def _run(self, streams, context, places):
         """Hidden states and KV segments of each stream of (tokens, positions)."""
-        c = self.config
         x = tuple(self.embed(tokens) for tokens, _ in streams)
-        ropes = tuple(
-            rope_tables(positions, c.head_dim, c.rope_theta, c.rope_scaling)
-            for _, positions in streams
-        )
-        x, segments = self.layers(x, context, ropes, masks)
+        positions = tuple(positions for _, positions in streams)
+        local = None if self.config.window is None else jnp.array(self.config.window.layers)
+        x, segments = self.layers(x, context, local, *self._sees(positions, places))
         return tuple(self.norm(h) for h in x), segments
+
+    def _sees(self, positions, places):
+        """Rotary tables and masks of each stream; with sliding windows two of each, see `DecoderLayer`."""
+        c = self.config
+
+        def rotate(theta, scaling):
+            return tuple(rope_tables(of, c.head_dim, theta, scaling) for of in positions)
+
+        ropes = rotate(c.rope_theta, c.rope_scaling)
+        masks = tuple(tuple(place >= 0 for place in of) for of in places)
+        if c.window is None:
+            return ropes, masks
+        near = tuple(
+            tuple((place >= 0) & (at[..., None] - place < c.window.size) for place in of)
+            for at, of in zip(positions, places, strict=True)
+        )
+        return (ropes, rotate(c.window.rope_theta, None)), (masks, near)
 
     def decode_unrolled(
         self,
@@ -318,7 +364,7 @@ class Transformer(nn.Module):
         tokens: Array,
         positions: Array,
         context: tuple[tuple[CacheSegment, ...], ...],
-        masks: tuple[Array, ...],
+        places: tuple[Array, ...],
     ) -> tuple[Array, tuple[KVSegment, ...]]:
         """A decoding step with separate parameters and caches for each layer.
 
@@ -326,17 +372,19 @@ class Transformer(nn.Module):
 
         Args:
           layers: parameters of each layer.
-          tokens, positions, masks: as in `__call__`, with t = 1.
+          tokens, positions, places: as in `__call__`, with t = 1.
           context: caches, each a tuple with one segment per layer.
         Returns:
           hidden states (b, g, 1, d) after the final norm, and each layer's new KV segment.
         """
         c = self.config
-        rope = rope_tables(positions, c.head_dim, c.rope_theta, c.rope_scaling)
+        ropes, masks = self._sees((positions,), (places,))
         x, segments = (self.embed(tokens),), []
         for i, params in enumerate(layers):
+            local = None if c.window is None else c.window.layers[i]
+            caches = tuple(cache[i] for cache in context)
             x, (segment,) = DecoderLayer(c, parent=None).apply(
-                {"params": params}, x, tuple(cache[i] for cache in context), (rope,), (masks,)
+                {"params": params}, x, caches, local, ropes, masks
             )
             segments.append(segment)
         return self.norm(x[0]), tuple(segments)
@@ -344,6 +392,8 @@ class Transformer(nn.Module):
     def embed(self, tokens: Array) -> Array:
         """Embeddings (b, g, t, d) of tokens (b, g, t) in the compute dtype."""
         x = jnp.take(self.embedding, tokens, axis=0).astype(self.config.dtype)
+        if self.config.scale_embedding:
+            x = x * jnp.asarray(self.config.hidden_size**0.5, x.dtype)
         # Each device looks up its part of the width for all rows, then the rows are redistributed.
         # Otherwise the table would be sent between devices.
         x = constrain(x, "head_batch", "lookup_embed")

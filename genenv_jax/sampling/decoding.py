@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import KVSegment, Transformer
+from genenv_jax.models.transformer import KVSegment, Transformer, keys_at
 from genenv_jax.parallel import rules
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import parts
@@ -295,17 +295,18 @@ def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]
     lanes, active = state.sample.shape[1], state.sample >= 0
     sample = jnp.maximum(state.sample, 0)
     p, s = caches.length(state.prompts), caches.length(state.generated)
-    prompt_mask = jnp.arange(p) < state.prompt_lengths[:, None]
+    prompts = keys_at(jnp.arange(p), state.prompt_lengths[:, None])[:, None, None]
     # How many steps ago each column was written; 0 is the latest.
     ago = jnp.mod(state.step - 1 - jnp.arange(s), s)
-    masks = (prompt_mask[:, None, None], (ago < state.length[..., None] - 1)[:, :, None])
     position = state.prompt_lengths[:, None] + state.length - 1
+    written = ago < state.length[..., None] - 1
+    generated = jnp.where(written, position[..., None] - 1 - ago, -1)[:, :, None]
     hidden, new = decode_layers(
         weights,
         state.token[..., None],
         position[..., None],
         (state.prompts, state.generated),
-        masks,
+        (prompts, generated),
         config,
     )
     generated = caches.append(state.generated, new, jnp.mod(state.step, s), hidden)
@@ -327,7 +328,7 @@ def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]
 
 
 def decode_layers(
-    weights: Weights, tokens: Array, positions: Array, context: tuple, masks: tuple, config
+    weights: Weights, tokens: Array, positions: Array, context: tuple, places: tuple, config
 ) -> tuple[Array, tuple]:
     """Hidden states (b, lanes, 1, d) of one token per lane, and their keys and values."""
     model = Transformer(config)
@@ -339,11 +340,11 @@ def decode_layers(
                 tokens,
                 positions,
                 context,
-                masks,
+                places,
                 method="decode_unrolled",
             )
         params = weights.decoding or weights.params
-        return model.apply({"params": params}, tokens, positions, context, masks)
+        return model.apply({"params": params}, tokens, positions, context, places)
 
 
 def choose(weights, head, hidden, keys, step, config, options) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import Transformer
+from genenv_jax.models.transformer import Transformer, keys_at
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import parts
 from genenv_jax.sampling.cache import Cache
@@ -165,8 +165,9 @@ def decode(
     head = Transformer(config).apply({"params": weights.params}, method="head")
     b, g = rows.token.shape
     p, s = caches.length(state.prompts), caches.length(state.history)
-    prompt_mask = (jnp.arange(p) < state.lengths[:, None])[:, None, None]
-    history_mask = (jnp.arange(s) < rows.length[..., None] - 1)[:, :, None]
+    prompts = keys_at(jnp.arange(p), state.lengths[:, None])[:, None, None]
+    start_at = (state.lengths[:, None] + rows.length - 1)[:, :, None, None]  # of this chunk
+    history = keys_at(state.lengths[:, None, None, None] + jnp.arange(s), start_at)
     keys = row_keys(key, rows.ids)
     start = Emitted(jnp.full((steps, b, g), -1, jnp.int32), jnp.zeros((steps, b, g), jnp.float32))
 
@@ -176,14 +177,14 @@ def decode(
 
     def step(carry):
         n, token, running, chunk, emitted = carry
-        position = state.lengths[:, None] + rows.length - 1 + n
-        chunk_mask = jnp.broadcast_to(jnp.arange(steps) < n, (b, g, 1, steps))
+        position = start_at[..., 0, 0] + n
+        written = keys_at(start_at + jnp.arange(steps), start_at + n)
         hidden, new = decode_layers(
             weights,
             token[..., None],
             position[..., None],
             (state.prompts, state.history, chunk),
-            (prompt_mask, history_mask, chunk_mask),
+            (prompts, history, written),
             config,
         )
         chunk = caches.append(chunk, new, n, hidden)
@@ -238,16 +239,16 @@ def observe(
         caches.read_rows(state.history, slots, new.lanes),
     )
     prompt_lengths = parts.take_rows(state.lengths, slots)
-    masks = (
-        (jnp.arange(p) < prompt_lengths[:, None])[:, None, None],
-        (jnp.arange(s) < new.lengths[:, None])[:, None, None],
-    )
     place = jnp.arange(w) + new.lengths[:, None]
     positions = (prompt_lengths[:, None] + place)[:, None]
+    places = (
+        keys_at(jnp.arange(p), prompt_lengths[:, None])[:, None, None],
+        keys_at(prompt_lengths[:, None] + jnp.arange(s), positions[:, 0, :1])[:, None, None],
+    )
     # Few queries over many keys: the kernels are not built for that.
     plain = Transformer(dataclasses.replace(config, attention="xla"))
     hidden, segment = plain.apply(
-        {"params": weights.params}, new.tokens[:, None], positions, context, masks
+        {"params": weights.params}, new.tokens[:, None], positions, context, places
     )
     end = jnp.maximum(new.counts - 1, 0)[:, None, None]
     last = jnp.take_along_axis(hidden[:, 0], end, axis=1)

@@ -34,6 +34,11 @@ _COUNTS = {
     "Qwen2.5-72B": 72_706_203_648,
     "Qwen3-8B": 8_190_735_360,
     "Llama-3.1-8B": 8_030_261_248,
+    "Gemma-3-270M": 268_098_176,
+    "Gemma-3-1B": 999_885_952,
+    "Gemma-3-4B": 3_880_263_168,
+    "Gemma-3-12B": 11_766_034_176,
+    "Gemma-3-27B": 27_009_346_304,
 }
 MODELS = {name: (_KNOWN[name], count) for name, count in _COUNTS.items()}
 MODELS |= {"Qwen3-0.6B": (_QWEN3, 596_049_920), "Llama-3.2-1B": (_LLAMA, 1_235_814_400)}

@@ -1,5 +1,6 @@
 """Reading and writing model directories: exact both ways, and every fault named."""
 
+import json
 import pathlib
 import shutil
 import signal
@@ -16,6 +17,7 @@ from huggingface_hub.utils import filter_repo_objects
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface import atomic, writer
+from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel.rules import param_shapes
 from genenv_jax.system import signals
 from tests import tiny
@@ -73,6 +75,25 @@ def test_all_types_and_shards_give_the_same_parameters(tmp_path, model, dtype, s
     assert_same(params, load(model))
     shapes = param_shapes(config_of(path))
     assert jax.tree.map(lambda x: x.shape, params) == jax.tree.map(lambda x: x.shape, shapes)
+
+
+@pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
+def test_the_text_model_of_a_model_that_sees_pictures(tmp_path, prefix):
+    text = tiny.write_model(tmp_path / "text", family="gemma3_text")
+    want = LanguageModel.load(text)
+    tensors = safetensors.numpy.load_file(text / "model.safetensors")
+    whole = {prefix + key.removeprefix("model."): x for key, x in tensors.items()}
+    shutil.copytree(text, tmp_path / "whole")
+    tiny.save_tensors(tmp_path / "whole/model.safetensors", whole | {"vision_tower.x": np.ones(3)})
+    inner = {k: v for k, v in want.hf_config.items() if not k.endswith("_token_id")}
+    outer = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"]}
+    outer |= {"text_config": inner, "eos_token_id": 303, "vision_config": {}}
+    (tmp_path / "whole/config.json").write_text(json.dumps(outer))
+    found = LanguageModel.load(tmp_path / "whole")
+    assert found.config == want.config and found.eos_ids == want.eos_ids
+    jax.tree.map(np.testing.assert_array_equal, found.load_params(), want.load_params())
+    saved = LanguageModel.load(found.save(tmp_path / "saved", found.load_params()))
+    assert saved.config == want.config and saved.hf_config["model_type"] == "gemma3_text"
 
 
 def test_tied_checkpoint_may_carry_an_equal_head(tmp_path):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import KVSegment, Transformer
+from genenv_jax.models.config import TransformerConfig, Window
+from genenv_jax.models.transformer import KVSegment, Transformer, keys_at
 from genenv_jax.parallel.rules import param_shapes
 
 B, G, P, C = 2, 3, 5, 4  # prompts, continuations, tokens of the longest prompt, of a continuation
@@ -21,6 +21,7 @@ def model(request):
     config = TransformerConfig(
         vocab_size=50, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4,
         num_kv_heads=2, head_dim=4, qkv_bias=True, remat=request.param,
+        window=Window(3, (False, True), 100.0),
     )  # fmt: skip
     rng = np.random.default_rng(1)  # much faster than compiling the initialisers
     params = jax.tree.map(
@@ -39,9 +40,9 @@ def shared(model, params, prompt, completion):
     """Hidden states (b, g, c, d): the prompt once, then the continuations over it."""
     positions = jnp.broadcast_to(jnp.arange(P), prompt.shape)
     _, segment = model.apply({"params": params}, prompt, positions)
-    mask = (jnp.arange(P) < PROMPT[:, None])[:, None, None]
+    places = keys_at(jnp.arange(P), PROMPT[:, None])[:, None, None]
     positions = jnp.broadcast_to(PROMPT[:, None, None] + jnp.arange(C), completion.shape)
-    hidden, _ = model.apply({"params": params}, completion, positions, (segment,), (mask,))
+    hidden, _ = model.apply({"params": params}, completion, positions, (segment,), (places,))
     return hidden
 
 
@@ -88,17 +89,18 @@ def test_token_by_token_over_two_segments(model):
     apply = jax.jit(model.apply)
     positions = jnp.broadcast_to(jnp.arange(P), prompt.shape)
     _, past = apply({"params": params}, prompt, positions)
-    prompt_mask = (jnp.arange(P) < PROMPT[:, None])[:, None, None]
+    prompt_places = keys_at(jnp.arange(P), PROMPT[:, None])[:, None, None]
+    start = jnp.asarray(PROMPT)[:, None, None, None]
     shape = (past.k.shape[0], B, G, C, *past.k.shape[4:])
     k, v = jnp.full(shape, 3.0), jnp.full(shape, 3.0)  # what is masked is not zero
     for step in range(C):
-        so_far = (jnp.arange(C) < step)[None, None, None]
+        so_far = keys_at(start + jnp.arange(C), start + step)
         hidden, new = apply(
             {"params": params},
             completion[:, :, step : step + 1],
             jnp.broadcast_to(PROMPT[:, None, None] + step, (B, G, 1)),
             (past, KVSegment(k, v)),
-            (prompt_mask, so_far),
+            (prompt_places, so_far),
         )
         k, v = (
             k.at[:, :, :, step].set(new.k[:, :, :, 0]),

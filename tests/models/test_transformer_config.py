@@ -5,7 +5,7 @@ import math
 import jax
 import pytest
 
-from genenv_jax.models.config import FAMILIES, TransformerConfig
+from genenv_jax.models.config import FAMILIES, TransformerConfig, Window
 from genenv_jax.parallel.rules import param_shapes
 from tests import tiny
 from tests.models.published import MODELS
@@ -25,7 +25,7 @@ def test_published_models_have_their_published_size(name):
 
 
 def test_what_sets_the_families_apart():
-    qwen2, qwen3, llama = (read(family) for family in FAMILIES)
+    qwen2, qwen3, llama, gemma = (read(family) for family in FAMILIES)
     assert (qwen2.qkv_bias, qwen2.o_bias, qwen2.qk_norm) == (True, False, False)
     assert (qwen3.qkv_bias, qwen3.o_bias, qwen3.qk_norm) == (False, False, True)
     assert (llama.qkv_bias, llama.o_bias, llama.qk_norm) == (False, False, False)
@@ -34,6 +34,12 @@ def test_what_sets_the_families_apart():
         biased = read(family, attention_bias=True)
         assert biased.qkv_bias and biased.o_bias and not biased.mlp_bias
     assert read("llama", mlp_bias=True).mlp_bias
+    assert gemma.qk_norm and gemma.post_norms and gemma.norm_offset and gemma.scale_embedding
+    assert (gemma.activation, gemma.query_scalar) == ("gelu", 24.0)
+    assert gemma.window == Window(4, (True, False, True), 10_000.0)
+    for other in (qwen2, qwen3, llama):
+        assert (other.activation, other.query_scalar, other.window) == ("silu", None, None)
+        assert not (other.post_norms or other.norm_offset or other.scale_embedding)
 
 
 def test_defaults_of_the_families():
@@ -75,7 +81,7 @@ def test_windows_that_are_not_in_use():
     [
         (
             {"model_type": "qwen2_moe"},
-            r"model_type 'qwen2_moe' is not .*\['llama', 'qwen2', 'qwen3'\]",
+            r"model_type 'qwen2_moe' is not .*\['gemma3_text', 'llama', 'qwen2', 'qwen3'\]",
         ),
         ({"model_type": None}, "model_type None is not supported"),
         (
@@ -120,6 +126,33 @@ def test_windows_that_are_not_in_use():
 def test_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         TransformerConfig.from_huggingface(tiny.config_dict() | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_activation": "silu"}, "hidden_activation 'silu' is not .*'gelu_pytorch_tanh'"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping = 30.0 is not supported"),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention = True is not"),
+        ({"sliding_window": "4"}, "sliding_window = '4': expected a number from 1"),
+        ({"query_pre_attn_scalar": -1}, "query_pre_attn_scalar = -1: expected"),
+        ({"layer_types": None, "sliding_window_pattern": "LG"}, "sliding_window_pattern = 'LG'"),
+        ({"layer_types": ["chunked_attention"] * 3}, "expected 'full_attention' or 'sliding_att"),
+        (
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
+            "rope_parameters.sliding_attention = .*expected no scaling",
+        ),
+    ],
+)
+def test_gemmas_refused_by_name(changes, message):
+    with pytest.raises(ValueError, match=message):
+        read("gemma3_text", **changes)
+
+
+def test_gemmas_without_windows():
+    full = ["full_attention"] * 3
+    assert read("gemma3_text", layer_types=full).window is None
+    assert read("gemma3_text", layer_types=None, sliding_window_pattern=1).window is None
 
 
 def test_missing_keys():

@@ -64,7 +64,12 @@ MODELS = {
         "llama", "linear", attention_bias=True, mlp_bias=True, head_dim=10, tie_word_embeddings=True
     ),
     "llama-heads": shape("llama", "llama3", num_key_value_heads=None),
-}
+    "gemma3": shape("gemma3_text"),
+    "gemma3-linear": shape(
+        "gemma3_text", "linear", num_hidden_layers=2, layer_types=None, sliding_window_pattern=2,
+        num_key_value_heads=1, tie_word_embeddings=False,
+    ),
+}  # fmt: skip
 
 # Scalings on their own: (rope_scaling, max_position_embeddings)
 LLAMA3 = ROPES["llama3"]
@@ -108,10 +113,11 @@ GRADIENTS = {
     "qwen2-head_dim": ("dots", shape("qwen2", num_key_value_heads=4, hidden_size=24, head_dim=10)),
     "qwen3-untied": ("none", shape("qwen3")),
     "llama-linear": ("none", shape("llama", "linear")),
+    "gemma3": ("full", shape("gemma3_text", **_NARROW)),
 }  # fmt: skip
 # Those whose numbers are stored; the others are compared where torch is installed.
 STORED_FAR = ("qwen2-yarn-mscale", "llama-llama3")
-STORED_GRADIENTS = ("qwen2", "qwen3", "llama")
+STORED_GRADIENTS = ("qwen2", "qwen3", "llama", "gemma3")
 
 ADAPTED = shape("qwen2", seed=5, **_NARROW)
 ADAPTERS = {  # PEFT's settings

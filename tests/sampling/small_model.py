@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.config import TransformerConfig, Window
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel.rules import param_shapes
 
-# 130 tokens: one block of 128 and a bit.
+# 130 tokens: one block of 128 and a bit.  One layer sees three tokens, the other all.
 CONFIG = TransformerConfig(
     vocab_size=130, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4,
-    num_kv_heads=2, head_dim=4, qkv_bias=True,
+    num_kv_heads=2, head_dim=4, qkv_bias=True, window=Window(3, (True, False), 100.0),
 )  # fmt: skip
 
 

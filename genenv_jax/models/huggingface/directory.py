@@ -114,7 +114,7 @@ def read_json(file: pathlib.Path) -> dict[str, Any]:
 
 
 def read_config(path: str | os.PathLike) -> dict[str, Any]:
-    """The dict in `path`/config.json.
+    """The dict in `path`/config.json; of a Gemma 3 that also sees pictures, the text model's.
 
     Raises FileNotFoundError if the directory or file is missing, and ValueError if it is not a JSON
     object.
@@ -126,7 +126,12 @@ def read_config(path: str | os.PathLike) -> dict[str, Any]:
         raise FileNotFoundError(
             f"{path} holds no config.json; expected a Hugging Face model directory{_instead(path)}"
         )
-    return read_json(path / "config.json")
+    config = read_json(path / "config.json")
+    text = config.get("text_config")
+    if config.get("model_type") != "gemma3" or not isinstance(text, dict):
+        return config
+    ids = {key: config[key] for key in config if key.endswith("_token_id")}
+    return {"architectures": ["Gemma3ForCausalLM"], **ids, **text, "model_type": "gemma3_text"}
 
 
 def read_generation_config(path: str | os.PathLike) -> dict[str, Any]:

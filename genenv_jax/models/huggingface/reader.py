@@ -91,13 +91,26 @@ def load_params(
         if places.keys() != shapes.keys():
             wrong = places.keys() ^ shapes.keys()
             raise ValueError(f"shardings do not fit the parameters: {some_of(wrong)}")
-    tensors = list_tensors(path)
+    tensors = _text_model(list_tensors(path))
     _check(path, tensors, config)
     params = {
         name: _load_leaf(LAYOUTS[name], shape, config, tensors, places[name], dtype)
         for name, shape in shapes.items()
     }
     return traverse_util.unflatten_dict(params, sep="/")
+
+
+def _text_model(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The text model's tensors of a model that also sees pictures, under their plain names."""
+    for prefix in ("language_model.model.", "model.language_model."):
+        found = {
+            f"model.{key.removeprefix(prefix)}": tensor
+            for key, tensor in tensors.items()
+            if key.startswith(prefix)
+        }
+        if found:
+            return found
+    return tensors
 
 
 def _load_leaf(

@@ -18,7 +18,7 @@ import safetensors.numpy
 from flax import traverse_util
 from jax.experimental import multihost_utils
 
-from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.config import TransformerConfig, with_defaults
 from genenv_jax.models.huggingface.atomic import atomic_directory
 from genenv_jax.models.huggingface.directory import (
     GENERATION,
@@ -102,7 +102,7 @@ def save_model(
     # Published configurations have their authors' path in _name_or_path.
     described = {k: v for k, v in hf_config.items() if k not in ("dtype", "_name_or_path")}
     # transformers before 4.56 knows only the old name; later versions read both.
-    described |= {"torch_dtype": dtype.name} | spell_rope(hf_config)
+    described |= {"torch_dtype": dtype.name} | spell_rope(with_defaults(hf_config))
 
     writer = jax.process_index() == 0
     with atomic_directory(path) if writer else contextlib.nullcontext() as folder:
