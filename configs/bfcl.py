@@ -43,14 +43,22 @@ and calls again until a turn is done; the simulator writes conversations: initia
 
 (and `:conversations,debug`) is a smoke test of a few minutes on a CPU: two epochs on a few real records, with
 a small, randomly initialised model, which solves nothing.
+
+    genenv train --config=configs/bfcl.py:v5e-16 --workdir=runs/bfcl
+
+(and `:v5e-1`, `:v5e-4`, `:v5e-8`, `:v6e-8`, `:v5p-8`) takes the largest of Qwen2.5 that the slice trains, its
+mesh and sizes (docs/memory.md).
 """
 
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.categories import categories
 from genenv_jax.config import default_config
-from genenv_jax.configs.recipes import debug
+from genenv_jax.configs.recipes import SLICES, debug, fit_slice
 
-_VARIANTS = ("", "debug", "conversations", "conversations,debug", "official", "official_v3")
+_VARIANTS = (
+    *("", "debug", "conversations", "conversations,debug", "official", "official_v3"),
+    *SLICES,
+)
 
 
 def get_config(arg: str = ""):
@@ -62,6 +70,8 @@ def get_config(arg: str = ""):
     config.benchmark.multi_turn_rule = "turn_state" if backends.is_installed() else "turn_static"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # room for the seed's reference calls and instructions
+    if arg in SLICES:
+        fit_slice(config, arg)
     if arg == "debug":
         debug(config, 5120, 5120, (256, 2048))
         some = ("simple_python", "parallel", "multi_turn_long_context")

@@ -1,8 +1,55 @@
 """Helpers shared by several configurations."""
 
 import pathlib
+from typing import Any
 
 from ml_collections import ConfigDict
+
+# For each TPU slice: chips, model, rank of the adapters (0: all parameters) and memory.offload.  The TPU
+# compiler confirms each for prompts of 4,608 tokens (docs/memory.md).
+SLICES = {
+    "v5e-1": (1, "Qwen2.5-1.5B", 32, "none"),
+    "v5e-4": (4, "Qwen2.5-7B", 32, "none"),
+    "v5e-8": (8, "Qwen2.5-14B", 32, "none"),
+    "v5e-16": (16, "Qwen2.5-7B", 0, "player"),
+    "v6e-8": (8, "Qwen2.5-7B", 0, "none"),
+    "v5p-8": (4, "Qwen2.5-7B", 0, "none"),
+}
+
+
+def slice_settings(rank: int, chips: int) -> tuple[tuple[int, int, int], dict[str, Any]]:
+    """The mesh (data, fsdp, tensor) and the settings of a run on a TPU slice, whatever the model.
+
+    With adapters, the gradient is small, so accumulating it is free: one prompt per chip at a time.  In
+    full training, a second gradient would cost more than a prompt, so a step has a single micro-batch,
+    and half as many prompts on fewer than 16 chips; one chip takes prompts one by one.
+    """
+    few = chips < 16
+    mesh = (1, min(chips, 16), max(1, chips // 16))
+    minibatch = 16 if rank or not few else 8
+    micro = minibatch // mesh[1] if rank or chips == 1 else 1
+    changes: dict[str, Any] = {
+        "model.attention": "splash",
+        "memory.moments": "float32" if rank else "bfloat16",
+    }
+    for player in ("agent", "simulator"):
+        changes[f"{player}.minibatch_size"] = minibatch
+        changes[f"{player}.micro_batches"] = max(1, micro)
+        if few:
+            changes[f"{player}.batch_size"] = 32
+    return mesh, changes
+
+
+def fit_slice(config: ConfigDict, name: str) -> None:
+    """Sets model, adapters, mesh and sizes for the TPU slice `name` of `SLICES`."""
+    chips, model, config.lora.rank, config.memory.offload = SLICES[name]
+    config.model.path = f"Qwen/{model}-Instruct"
+    (config.mesh.data, config.mesh.fsdp, config.mesh.tensor), changes = slice_settings(
+        config.lora.rank, chips
+    )
+    config.update_from_flattened_dict(changes)
+    if config.lora.rank:
+        config.agent.learning_rate = config.simulator.learning_rate = 1e-4
 
 
 def cpu_matmul_dtype() -> str:

@@ -43,26 +43,11 @@ def cells() -> Iterator[tuple[str, int, str]]:
                 yield model, rank, part
 
 
-def settings(model: str, rank: int, chips: int) -> dict[str, Any]:
-    """The settings of a cell that differ from the configuration.
+def settings(rank: int, chips: int) -> dict[str, Any]:
+    """The mesh and the settings of a cell that differ from the configuration."""
+    from genenv_jax.configs.recipes import slice_settings
 
-    With adapters, the gradient is small, so accumulating it is free: one prompt per chip at a time.  In
-    full training, a second gradient would cost more than a prompt, so a step has a single micro-batch,
-    and half as many prompts on fewer than 16 chips; one chip takes prompts one by one.
-    """
-    few = chips < 16
-    mesh = (1, min(chips, 16), max(1, chips // 16))
-    minibatch = 16 if rank or not few else 8
-    micro = minibatch // mesh[1] if rank or chips == 1 else 1
-    changes: dict[str, Any] = {
-        "model.attention": "splash",
-        "memory.moments": "float32" if rank else "bfloat16",
-    }
-    for player in ("agent", "simulator"):
-        changes[f"{player}.minibatch_size"] = minibatch
-        changes[f"{player}.micro_batches"] = max(1, micro)
-        if few:
-            changes[f"{player}.batch_size"] = 32
+    mesh, changes = slice_settings(rank, chips)
     return {"mesh": ",".join(map(str, mesh)), "config": changes}
 
 
@@ -109,7 +94,7 @@ def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) ->
     import aot
 
     part = aot.parse_slice(name)
-    chosen = settings(model, rank, part.chips)
+    chosen = settings(rank, part.chips)
     cell = {"cell": [model, rank, name], "settings": chosen, "hbm": part.hbm}
     try:
         reason = too_large(model, rank, part, chosen)

@@ -315,7 +315,7 @@ def test_the_table_of_slices(monkeypatch):
     ]
     cell = ("Qwen2.5-0.5B", 0, "v5e-1")
     result = {"lora": 0, "trees": trees | {"reference": gib}, "programs": programs}
-    shared = {"settings": aot_table.settings(*cell[:2], chips=1), "hbm": 15.75}
+    shared = {"settings": aot_table.settings(cell[1], chips=1), "hbm": 15.75}
     lines = {
         cell: shared | {"cell": list(cell), "result": result, "seconds": 41},
         ("Qwen2.5-7B", 0, "v5e-1"): shared | {"impossible": "too large"},
