@@ -16,6 +16,7 @@ up among the public methods of the task's objects and called.  The results are t
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import dataclasses
 import decimal
@@ -49,11 +50,9 @@ CLASSES = {  # class -> module
 _STATELESS = "MathAPI"
 # Names that the official executor rejects before evaluating a call.
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
-_PRECISIONS = {
-    "logarithm": "precision",
-    "square_root": "precision",
-    "round_number": "decimal_places",
-}
+_PRECISIONS = {  # of a function's result
+    "logarithm": "precision", "square_root": "precision", "round_number": "decimal_places"
+}  # fmt: skip
 _MAX_RESULT_BITS = 14_300  # slightly more than the 4,300 digits that Python prints
 _MAX_PRECISION = 500  # digits; no reference uses more than 10
 _MAX_NODES = 10_000  # files and directories that `du` and `find` may visit
@@ -340,13 +339,9 @@ def _is_infinite(value: Any) -> bool:
 
 
 def _text(result: Any) -> str:
-    if type(result) is str:
-        return result
     if type(result) is dict:
-        try:
+        with contextlib.suppress(Exception):  # not a JSON value, or one that contains itself
             return json.dumps(result)
-        except Exception:  # not a JSON value, or a dictionary that contains itself
-            return str(result)
     return str(result)
 
 

@@ -23,13 +23,8 @@ _MOST_RESULTS = 40  # messages with results after one answer
 _MARK_CHARS = 35  # most characters of the mark of what was left out
 # Characters of older results messages and of the latest, tried in order until a prompt fits.
 _RESULT_STEPS = (
-    (8_000, 8_000),
-    (3_000, 6_000),
-    (1_200, 4_000),
-    (500, 2_500),
-    (250, 1_200),
-    (120, 600),
-)
+    (8_000, 8_000), (3_000, 6_000), (1_200, 4_000), (500, 2_500), (250, 1_200), (120, 600)
+)  # fmt: skip
 
 
 def shortened(text: str, max_chars: int) -> str:

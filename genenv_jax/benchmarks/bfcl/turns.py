@@ -11,20 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    EMPTY,
-    NOT_EVALUATED,
-    NOT_EXECUTABLE,
-    NOT_TEXT,
-    TOO_DEEP,
-    TOO_LONG,
-    Message,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
 from genenv_jax.benchmarks.bfcl.categories import (
     AST,
@@ -151,7 +139,7 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     tools: Any = seed.tools
     if listed is not None:
         if spec["rule"] == TURN_STATE:
-            return Rejection(NOT_EXECUTABLE, "functions of its own")
+            return Rejection(base.NOT_EXECUTABLE, "functions of its own")
         tools = read_tools(listed)
         if isinstance(tools, Rejection):
             return tools
@@ -198,7 +186,7 @@ def fault(task: Task) -> Rejection | None:
     if isinstance(truth, Rejection):
         return truth
     if truth != spec["ground_truth"]:
-        return Rejection(BAD_ANSWER, "the reference is not what is checked")
+        return Rejection(base.BAD_ANSWER, "the reference is not what is checked")
     return multi_turn.execution_fault(spec) if spec["rule"] == TURN_STATE else None
 
 
@@ -208,9 +196,9 @@ def _ground_truth(
     """Ground truth of a reference answer's text, or a BAD_ANSWER rejection."""
     calls = _decode(reference, tools, spec)
     if isinstance(calls, Rejection):
-        return Rejection(BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
+        return Rejection(base.BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
     if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
-        return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
+        return Rejection(base.BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
     truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["rule"] != AST)
     return [] if spec["kind"] in NO_CALL and isinstance(truth, list) else truth
 
@@ -267,19 +255,19 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
     else:
         calls = _decode(answer, task.tools, spec)
     rejected = isinstance(calls, Rejection)
-    if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
+    if rejected and calls.reason in (base.NOT_TEXT, base.TOO_LONG):
         return Score(0.0, False, False, calls.reason)
     if spec["kind"] == "irrelevance":
         if not rejected and (calls or "[]" in "".join(answer.split())):
             return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
-        if rejected and calls.reason != EMPTY and refuses(answer, task.tools):
+        if rejected and calls.reason != base.EMPTY and refuses(answer, task.tools):
             return Score(1.0, True, True)
         # The official decoder may find a call in what was not read here, but not in prose.
-        unread = rejected and calls.reason in (TOO_DEEP, NOT_EVALUATED)
+        unread = rejected and calls.reason in (base.TOO_DEEP, base.NOT_EVALUATED)
         no_call = not unread or _is_prose(answer)
         return Score(0.0, no_call and task.origin == "eval", False, NO_REFUSAL)
     if rejected:
-        reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
+        reason = base.EMPTY if calls.reason == base.EMPTY else "decoder_failed"
         return Score(0.0, False, False, reason)
     tools, truth = list(task.tools), spec["ground_truth"]
     if spec["kind"] == "relevance":
