@@ -12,15 +12,8 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 
-from genenv_jax.benchmarks.alfworld import (
-    commands,
-    engine,
-    expert,
-    games,
-    generation,
-    prompts,
-    tasks,
-)
+from genenv_jax.benchmarks.alfworld import engine, expert, games, generation, prompts, tasks
+from genenv_jax.benchmarks.alfworld.commands import parse
 from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RulesGame, RunningGame
 from genenv_jax.benchmarks.alfworld.steps import Steps
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
@@ -206,7 +199,7 @@ class ALFWorld(Steps):
         """For a game, the lines of the answer are played as commands."""
         if not self.is_interactive(task):
             return super().verdict(task, answer)
-        read = commands.parse(answer)
+        read = parse(answer)
         with contextlib.closing(self.episode(task)) as episode:
             for command in [answer] if isinstance(read, Rejection) else read:
                 if (score := episode.step(command)) is not None:
