@@ -18,19 +18,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank import calls, prompts, scoring, tasks
 from genenv_jax.benchmarks.api_bank import generation as generations
 from genenv_jax.benchmarks.api_bank.reward import score_call
 from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX, SPLITS
-from genenv_jax.benchmarks.base import (
-    MALFORMED,
-    UNDECIDED,
-    Message,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-)
+from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
@@ -173,8 +166,8 @@ class APIBank(Published, ToolBenchmark):
     def grounding(self, task: Task) -> Rejection | str:
         try:
             return generations.grounding(task)
-        except MALFORMED:
-            return UNDECIDED
+        except base.MALFORMED:
+            return base.UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
         if task.answer["kind"] == CALL:
