@@ -19,19 +19,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    ENVIRONMENT_ERROR,
-    GIVEN_AWAY,
-    GROUNDED,
-    UNDECIDED,
-    UNPARSABLE,
-    WRONG_ANSWER,
-    Message,
-    Rejection,
-    Score,
-    Task,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl.schemas import unlisted_values
 from genenv_jax.benchmarks.calls import write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
@@ -197,13 +186,11 @@ class Custom(ToolBenchmark):
         return as_python(answer, task.tools) if task.tools else answer
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`."""
         if task.tools and self.call_form:
             return write_calls(task.answer["reference"], self.call_form)
         return checkers.write(task.answer["checker"], task.answer["reference"])
 
     def answer_form(self, seed: Task) -> str:
-        """See `Benchmark.answer_form`."""
         return checkers.FORMS[seed.answer["checker"]]
 
     def write_answer(self, task: Task) -> Any:
@@ -229,21 +216,21 @@ class Custom(ToolBenchmark):
         """
         question = _question(task)
         if not letters(question.prompt):
-            return Rejection(UNPARSABLE, "a prompt without letters and digits")
+            return Rejection(base.UNPARSABLE, "a prompt without letters and digits")
         written = checkers.to_json(question.checker, question.answer)
         checkers.read_reference(question.checker, written)
         if question.tools and (problem := calls.misfit(question.answer, question.tools)):
-            return Rejection(BAD_ANSWER, problem)
+            return Rejection(base.BAD_ANSWER, problem)
         given = checkers.holds(question.prompt, question.checker, question.answer)
         if given and not task.answer["listed"]:
-            return Rejection(GIVEN_AWAY, "the prompt has its answer")
+            return Rejection(base.GIVEN_AWAY, "the prompt has its answer")
         if fault := self.check(question):
-            return Rejection(WRONG_ANSWER, str(fault)[:200])
+            return Rejection(base.WRONG_ANSWER, str(fault)[:200])
         score = self.verdict(task, self.own_form(task, self.agent_answer(task)))
         if score.reward == 1:
             return None
         return Rejection(
-            WRONG_ANSWER, f"the reference answer is graded {score.reward}: {score.reason}"
+            base.WRONG_ANSWER, f"the reference answer is graded {score.reward}: {score.reason}"
         )
 
     def verdict(self, task: Task, answer: str) -> Score:
@@ -260,7 +247,7 @@ class Custom(ToolBenchmark):
                 same = self.judge(question.prompt, checkers.golds(question.answer), found)
             except Exception as error:  # a network or a server can fail in any way
                 detail = {"judge_error": as_line(f"{type(error).__name__}: {error}")[:200]}
-                return Score(0.0, False, False, ENVIRONMENT_ERROR, detail)
+                return Score(0.0, False, False, base.ENVIRONMENT_ERROR, detail)
             reward = 1.0 if same else reward
         if not 0 <= reward <= 1:
             raise ValueError(f"grade returned {reward}: expected a number in [0, 1]")
@@ -294,9 +281,9 @@ class Custom(ToolBenchmark):
     def grounding(self, task: Task) -> Rejection | str:
         """See `Benchmark.grounding`: GROUNDED if `check` is overridden; calls are judged by their values."""
         if type(self).check is not Custom.check:
-            return GROUNDED
+            return base.GROUNDED
         if task.answer["checker"] != CALL:
-            return UNDECIDED
+            return base.UNDECIDED
         said = "\n".join(message["content"] for message in task.messages)
         made = calls.pairs(task.answer["reference"])
         values = [value for _, arguments in made for value in leaves(arguments)]
@@ -314,7 +301,6 @@ class Custom(ToolBenchmark):
         return float(len(words(self.text(task))))
 
     def facts(self) -> dict[str, str]:
-        """See `Benchmark.facts`."""
         kind = type(self)
         own = kind.grade is not Custom.grade
         checker = "grade of the class" if own else self.checker

@@ -100,7 +100,6 @@ class CustomFiles(Custom):
                 )
 
     def questions(self, split: str) -> Iterator[Question]:
-        """See `Custom.questions`."""
         if self.held_out:
             yield from self._read(self.train if split == "seed" else self.held_out, split)
             return
