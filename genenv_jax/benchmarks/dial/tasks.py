@@ -31,12 +31,8 @@ OPERATIONS = {
 # Tool names in renamed tasks.  They are not words of any language, so a model has no prior about them.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
-_SOLVED = {
-    OWN: "Solved",
-    ALIKE: "Alike",
-    RECENT: "Recent",
-    ASKED: "Wanted",
-}  # at which tasks, in a word
+# At which tasks, in a word.
+_SOLVED = {OWN: "Solved", ALIKE: "Alike", RECENT: "Recent", ASKED: "Wanted"}
 _DEEPEST = 64  # calls of a task
 _MISSES = 10_000  # programs in a row that are not new, after which there are too few
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
