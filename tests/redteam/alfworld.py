@@ -8,7 +8,7 @@ from collections.abc import Callable
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import prompts
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import answers, generations
+from tests.redteam.common import answers, changed, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "alfworld", AGENT)
@@ -22,14 +22,9 @@ def _actions(commands: Callable[[Task], list[str]]) -> Callable[[Scene, Task], s
     return lambda scene, task: "\n".join(f"Action: {command}" for command in commands(task))
 
 
-def _action(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
-    """The expert's command with a change, where that makes a difference."""
-
-    def make(scene: Scene, task: Task) -> str | None:
-        other = change(task.answer["action"])
-        return None if other == task.answer["action"] else f"Action: {other}"
-
-    return make
+_action = functools.partial(
+    changed, of=lambda scene, task: task.answer["action"], write="Action: {}".format
+)
 
 
 def _listed(task: Task) -> list[str]:

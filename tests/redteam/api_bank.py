@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 
 from genenv_jax.benchmarks import base
@@ -18,14 +19,13 @@ _JUNK = ("zebra", "umbrella", "quantum", "pickle", "lantern")
 
 def _made(number: int, request: str, name: str, **parameters: tuple[str, str]) -> Task:
     """A call with (type, value) of each parameter."""
-    inputs = {
-        key: {"type": kind, "description": f"The {key}."} for key, (kind, _) in parameters.items()
-    }
+    kinds = {key: kind for key, (kind, _) in parameters.items()}
+    inputs = {key: {"type": kind, "description": f"The {key}."} for key, kind in kinds.items()}
     tool = {"name": name, "description": f"Does {name}.", "input_parameters": inputs}
     spec = {
         "kind": "call", "level": 1, "sample": f"made-{number}", "name": name, "target": "",
         "parameters": {key: value for key, (_, value) in parameters.items()},
-        "types": {key: kind for key, (kind, _) in parameters.items()},
+        "types": kinds,
     }  # fmt: skip
     message = {"role": "user", "content": f"User: {request}"}
     return Task(f"made-{number}", "api_bank", "level-1-api", (message,), (tool,), spec)
@@ -104,10 +104,8 @@ def _is_open(task: Task, key: str) -> bool:
 
 
 def _shotgun(scene: Scene, task: Task) -> str:
-    calls = (
-        write_call(t["name"], dict.fromkeys(t.get("input_parameters", {}), "1")) for t in task.tools
-    )
-    return "API-Request: " + ", ".join(calls)
+    of = {t["name"]: dict.fromkeys(t.get("input_parameters", {}), "1") for t in task.tools}
+    return "API-Request: " + ", ".join(itertools.starmap(write_call, of.items()))
 
 
 def generation(

@@ -42,9 +42,8 @@ def tool(name: str, description: str, **parameters: Mapping[str, Any]) -> dict[s
 
 
 PICK = tool("pick", "Picks a number.", number={"type": "integer", "description": "The number."})
-COIN = tool(
-    "set_coin", "Sets a coin to a side.", side={"type": "string", "description": "The side."}
-)
+_SIDE = {"type": "string", "description": "The side."}
+COIN = tool("set_coin", "Sets a coin to a side.", side=_SIDE)
 
 
 def unseen(
@@ -78,7 +77,5 @@ renamed = unseen(
 
 def as_json(scene: Scene, task: Task) -> str:
     """The reference calls in the form that other models write."""
-    found = [
-        {"name": name, "arguments": a} for name, a in parsed_reference(scene.benchmark, task) or ()
-    ]
-    return json.dumps(found, default=list)
+    calls = parsed_reference(scene.benchmark, task) or ()
+    return json.dumps([{"name": name, "arguments": a} for name, a in calls], default=list)

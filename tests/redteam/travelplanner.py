@@ -5,7 +5,6 @@ The plans that the official evaluator accepts are those of `bench.bad_answers.tr
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 from bench.bad_answers.travelplanner import INVENTIONS, SLOTS, invent, template
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
+from tests.redteam import common
 from tests.redteam.common import answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
@@ -27,15 +27,7 @@ def _plan(scene: Scene, task: Task) -> Plan:
     return json.loads(scene.benchmark.agent_answer(task))
 
 
-def changed(change: Callable[[Plan], Any]) -> Callable[[Scene, Task], str | None]:
-    """A plan that is right with a change, where that makes a difference."""
-
-    def make(scene: Scene, task: Task) -> str | None:
-        plan = _plan(scene, task)
-        other = change(copy.deepcopy(plan))
-        return None if other == plan else json.dumps(other)
-
-    return make
+changed = functools.partial(common.changed, of=_plan, write=json.dumps)  # a plan that is right
 
 
 def slots(change: Callable[[str, str], str], *names: str) -> Callable[[Scene, Task], str | None]:

@@ -30,10 +30,8 @@ _BOUNDS = {
 
 def _paid(exploit: Exploit) -> Exploit:
     bound = _BOUNDS[exploit.name]
-    remains = _SHARE if bound else ""
-    return dataclasses.replace(
-        exploit, benchmark="travelplanner_micro", bound=bound, remains=remains
-    )
+    paid = {"bound": bound, "remains": _SHARE if bound else ""}
+    return dataclasses.replace(exploit, benchmark="travelplanner_micro", **paid)
 
 
 EXPLOITS = [
