@@ -75,9 +75,8 @@ def test_the_steps_of_a_game(toy):
     assert [task.answer["action"] for task in seeds] == commands[1:]
     last = toy.text(seeds[-1])
     assert last.startswith("Your task is to: put a clean mug in desk.\n\nYou are in the middle")
-    assert last.endswith(
-        "> clean mug 1 with sinkbasin 1\nYou clean the mug 1 using the sinkbasin 1."
-    )
+    cleaned = "> clean mug 1 with sinkbasin 1\nYou clean the mug 1 using the sinkbasin 1."
+    assert last.endswith(cleaned)
     system, user = toy.agent_messages(seeds[-1])
     assert "put OBJECT in/on PLACE" in system["content"] and "move OBJECT" not in system["content"]
     assert "\nput mug 1 in/on desk 1\n" in user["content"]
@@ -230,9 +229,8 @@ def test_games_that_do_not_count(tmp_path):
 
 
 def test_games_that_the_expert_does_not_win_are_left_out(toy):
-    write_game(
-        toy.data_dir, "valid_train", trial="trial_9", pddl_problem=PROBLEM.replace("pickup", "")
-    )
+    problem = PROBLEM.replace("pickup", "")
+    write_game(toy.data_dir, "valid_train", trial="trial_9", pddl_problem=problem)
     assert len(toy.games("seed")) == 2
     assert {task.answer["game"][-1] for task in toy.tasks("seed")} == {"1"}
 
@@ -259,9 +257,8 @@ def test_broken_data(tmp_path):
         with pytest.raises(ValueError, match=message) as caught:
             ALFWorld(data_dir=tmp_path).tasks("eval")
         assert str(path) in str(caught.value)
-    with pytest.raises(
-        FileNotFoundError, match="valid_seen does not exist; there are valid_train, valid_unseen"
-    ):
+    message = "valid_seen does not exist; there are valid_train, valid_unseen"
+    with pytest.raises(FileNotFoundError, match=message):
         ALFWorld(data_dir=tmp_path, eval_splits=("valid_seen",)).tasks("eval")
 
 

@@ -541,9 +541,8 @@ def test_the_template_shows_what_a_search_found():
     found = {"name": "Run", "input_parameters": {"far": {"type": "int", "description": None}}}
     dialogue = f"User: Run.\nAPI-Request: [ToolSearcher(keywords='run')]->{[found]}"
     messages = ({"role": "user", "content": dialogue},)
-    searched = dataclasses.replace(
-        CALL, messages=messages, answer={**_gold("Run", "int", far="3"), "level": 3}
-    )
+    answer = {**_gold("Run", "int", far="3"), "level": 3}
+    searched = dataclasses.replace(CALL, messages=messages, answer=answer)
     tools, (system, _) = _shown(searched)
     assert [tool["name"] for tool in tools] == ["AddReminder", "Run"]
     assert tools[1]["parameters"]["properties"]["far"]["type"] == "integer"

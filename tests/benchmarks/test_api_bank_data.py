@@ -56,10 +56,8 @@ def test_gold_parameters_are_the_dialogues_and_agree_with_what_is_printed(splits
         printed = json.loads((directory / records.SPLITS[name].path).read_text())
         for record, task in zip(printed, splits[name], strict=True):
             call = calls.read_call(record["expected_output"], 4096)
-            assert (call.name, dict(call.arguments)) == (
-                task.answer["name"],
-                task.answer["parameters"],
-            )
+            gold = task.answer["name"], task.answer["parameters"]
+            assert (call.name, dict(call.arguments)) == gold
             lists += any(value.startswith("[") for value in call.arguments.values())
     assert lists == 41
 
@@ -69,11 +67,8 @@ def test_found_apis_bring_their_parameters_types(splits):
     assert task.answer["types"]["time"] == "str"
     weather = [t for t in splits["level-3-batch-inf"] if "latitude" in t.answer["parameters"]]
     assert weather and all(t.answer["types"]["latitude"] == "float" for t in weather)
-    targets = [
-        t.answer["target"]
-        for t in splits["level-3-batch-inf"]
-        if t.answer["name"] == records.TOOL_SEARCHER
-    ]
+    answers = [task.answer for task in splits["level-3-batch-inf"]]
+    targets = [of["target"] for of in answers if of["name"] == records.TOOL_SEARCHER]
     assert len(targets) == 114 and all(targets)
 
 

@@ -354,9 +354,8 @@ def test_prompts_state_what_is_needed(questions, benchmark):
 
 
 def test_questions_whose_steps_lead_elsewhere_are_no_seeds(questions, benchmark):
-    faults = collections.Counter(
-        rejection.reason for task in questions if (rejection := benchmark.verify(task))
-    )
+    verdicts = filter(None, map(benchmark.verify, questions))
+    faults = collections.Counter(rejection.reason for rejection in verdicts)
     assert faults == {generation.BAD_STEPS: {12: 1, 125: 11}[len(questions)]}
 
 

@@ -142,9 +142,8 @@ def _first_changed(calls, change):
 
 @needs_package
 def test_what_the_two_rules_of_turns_reward(data_dir):
-    static, executed = (
-        BFCL(data_dir=data_dir, multi_turn_rule=rule) for rule in ("turn_static", "turn_state")
-    )
+    rules = ("turn_static", "turn_state")
+    static, executed = (BFCL(data_dir=data_dir, multi_turn_rule=rule) for rule in rules)
     counts = collections.Counter()
     in_full = 0
     for one, other in zip(static.tasks("eval"), executed.tasks("eval"), strict=True):
@@ -228,9 +227,8 @@ def test_the_default_split(data_dir):
 def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
     names = ("simple_python", "multi_turn_long_context")
     whole = BFCL(data_dir=data_dir, seed_categories=names, eval_categories=names)
-    part = BFCL(
-        data_dir=data_dir, seed_categories=names, eval_categories=names, max_seeds=200, max_eval=100
-    )
+    of = {"seed_categories": names, "eval_categories": names}
+    part = BFCL(data_dir=data_dir, max_seeds=200, max_eval=100, **of)
     for split in ("seed", "eval"):
         shares = [
             sum(task.category == "simple_python" for task in tasks) / len(tasks)

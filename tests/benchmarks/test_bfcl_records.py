@@ -22,19 +22,15 @@ def test_every_category_of_a_version(tmp_path, version):
         assert len(tasks) == bfcl_tasks.COUNT * (3 if name.endswith("_turns") else 1)
         assert len({task.id for task in tasks}) == len(tasks)
         for task in tasks:
-            assert task.category == name.removesuffix("_turns") and task.id.startswith(
-                task.category
-            )
+            assert task.category == name.removesuffix("_turns")
+            assert task.id.startswith(task.category)
             assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
 def test_data_directory_may_be_given_at_three_levels(tmp_path):
     bfcl_tasks.write(tmp_path)
-    found = {
-        find_directory("v4", place).resolve()
-        for place in (tmp_path, tmp_path / "bfcl", tmp_path / "bfcl" / "v4")
-    }
-    assert len(found) == 1
+    places = (tmp_path, tmp_path / "bfcl", tmp_path / "bfcl" / "v4")
+    assert len({find_directory("v4", place).resolve() for place in places}) == 1
 
 
 def test_turns_carry_history_and_their_own_reference(tmp_path):
@@ -76,10 +72,8 @@ def test_a_record_and_its_answer(tmp_path):
         "kind": "multiple", "language": "python", "rule": "ast", "same_tools": True,
         "ground_truth": [{"weather.get": {"city": ["Oslo", "OSLO"], "days": [2, ""]}}],
     }  # fmt: skip
-    assert first.origin == "eval" and [tool["name"] for tool in first.tools] == [
-        "book",
-        "weather.get",
-    ]
+    assert first.origin == "eval"
+    assert [tool["name"] for tool in first.tools] == ["book", "weather.get"]
 
 
 def _edit(directory, path, number, changes):

@@ -455,10 +455,8 @@ def test_tools_as_text(tmp_path):
     of_bfcl = {**OF_BOOK, "type": "dict", "properties": {
         **OF_BOOK["properties"], "price": {"type": "float"}}}  # fmt: skip
     forms = BOOKED["tools"], [BOOK], [{**BOOK, "parameters": of_bfcl}], json.dumps([BOOK])
-    records = [
-        BOOKED | {"tools": tools, "prompt": f"{BOOKED['prompt']} {n}"}
-        for n, tools in enumerate(forms)
-    ]
+    numbered = [(tools, f"{BOOKED['prompt']} {n}") for n, tools in enumerate(forms)]
+    records = [BOOKED | {"tools": tools, "prompt": prompt} for tools, prompt in numbered]
     benchmark = _of(tmp_path, *records, ASKED)
     *seeds, plain = benchmark.tasks("seed")
     assert len(seeds) == 4 and plain.tools == () and all(seed.tools == (BOOK,) for seed in seeds)

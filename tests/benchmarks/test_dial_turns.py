@@ -94,9 +94,8 @@ def test_examples(dial, task):
     assert dial.difficulty(task) == 3
     turned = STATEMENT.replace("if even multiply 3 else add 2", "if odd add 2 else multiply 3")
     same = dataclasses.replace(task, messages=({"role": "user", "content": turned},))
-    other = dataclasses.replace(
-        same, messages=({"role": "user", "content": turned.replace("odd", "even")},)
-    )
+    even = {"role": "user", "content": turned.replace("odd", "even")}
+    other = dataclasses.replace(same, messages=(even,))
     assert dial.canonical(task) == dial.canonical(same) != dial.canonical(other)
 
 
@@ -212,10 +211,8 @@ def test_what_comes_back_depends_on_the_calls_alone(dial):
     rng, said = np.random.default_rng(0), collections.defaultdict(set)
     tasks = [dial.task(dial.random_program(rng, 6), id="", category="") for _ in range(60)]
     texts = [f"{name}({at}, {n})" for name in (*CALLED, "zap") for at in range(5) for n in range(6)]
-    scripts = [
-        tuple(f"{i} {text}" for i, text in enumerate(rng.choice([*texts, "x", ""], 6), 1))
-        for _ in range(20)
-    ]
+    drawn = [enumerate(rng.choice([*texts, "x", ""], 6), 1) for _ in range(20)]
+    scripts = [tuple(f"{i} {text}" for i, text in script) for script in drawn]
     for task in tasks:
         for script in scripts:
             episode, contents = dial.episode(task), []
@@ -314,11 +311,8 @@ def test_no_other_calls_of_as_many_win(dial):
     for first, second in itertools.product(dial.plain, repeat=2):
         at = CALLED[first[0]](1, first[1]) % 5
         end = CALLED[second[0]](at, second[1]) % 5
-        answers = [
-            f"1 {first[0]}(1, {first[1]})",
-            f"2 {second[0]}({at}, {second[1]})",
-            f"3 done {end}",
-        ]
+        calls = f"1 {first[0]}(1, {first[1]})", f"2 {second[0]}({at}, {second[1]})"
+        answers = [*calls, f"3 done {end}"]
         if dial.score(task, "\n".join(answers)).success:
             wins.append(answers)
     assert wins == [dial.agent_answers(task)]
@@ -565,9 +559,8 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
     understood, misunderstood = np.mean(arguments[False], axis=0), np.mean(arguments[True], axis=0)
     assert abs(understood[0] - (0.9 + 0.1 / 4)) < 0.01
     assert np.abs(misunderstood - (0.3 + 0.1 / 4, 0.6 + 0.1 / 4)).max() < 0.02
-    assert (
-        abs(np.mean(branches[False]) - 0.95) < 0.02 and abs(np.mean(branches[True]) - 0.35) < 0.03
-    )
+    assert abs(np.mean(branches[False]) - 0.95) < 0.02
+    assert abs(np.mean(branches[True]) - 0.35) < 0.03
 
 
 def test_the_endless_demonstrations(dial):

@@ -60,9 +60,8 @@ def _lengths(benchmark, tasks, seeds):
         score = episode.step(last)
         assert score.success and score.reward == 1.0
     prompts = [length(benchmark.simulator_messages(seed, SeedStatistics(9, 9))) for seed in seeds]
-    written = [
-        length([{"role": "assistant", "content": benchmark.simulator_answer(s)}]) for s in seeds
-    ]
+    answers = map(benchmark.simulator_answer, seeds)
+    written = [length([{"role": "assistant", "content": answer}]) for answer in answers]
     return max(openings), max(after), max(prompts), max(written)
 
 

@@ -76,9 +76,8 @@ def test_a_benchmark_with_turns_fits_into_80_lines(directory, monkeypatch):
         messages, transcript = demonstrations.reference(lamps, task)
         assert messages[-1]["content"] == lamps.text(task)
         assert transcript.replies[0][0]["content"] == f"on: {task.answer[0]}"
-    (asked, written), (_, varied) = itertools.islice(
-        demonstrations.endless(lamps, np.random.default_rng(0)), 2
-    )
+    pairs = demonstrations.endless(lamps, np.random.default_rng(0))
+    (asked, written), (_, varied) = itertools.islice(pairs, 2)
     assert asked[0]["content"].startswith("All lamps are off") and written.answers[-1] == "done"
     keys = {"done": True, "seed": seeds[0], "task_id": "new", "generation": 0}
     assert isinstance(inspect(lamps, varied, **keys), Task)
@@ -104,9 +103,8 @@ def test_the_commands_run(directory):
     """Two epochs with each, its page, and the agent's score."""
     of_class, _, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
-    assert re.search(r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$", said, re.MULTILINE), (
-        said
-    )
+    row = r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$"
+    assert re.search(row, said, re.MULTILINE), said
     assert "accuracy_km to m" in (directory / "runs/units-scores/results.json").read_text()
     assert (directory / "runs/units/report/report.html").is_file()
     run(directory, of_file)

@@ -50,9 +50,8 @@ def test_bfcl_single_turns_come_back(bfcl_dir, tmp_path, template):
     tasks = [t for of in by_name.values() for t in of[:12]]
     plain = BFCL(data_dir=bfcl_dir, eval_categories=SINGLE, seed_categories=("live_multiple",))
     for right in (True, False):
-        attempts = _attempts(
-            tasks, lambda t, right=right: benchmark.agent_answer(t) if right else "f("
-        )
+        answer = benchmark.agent_answer if right else lambda task: "f("
+        attempts = _attempts(tasks, answer)
         found = _again(plain, attempts, tmp_path / str(right), benchmark)
         assert {t.category for t in tasks} == set(SINGLE)
         expected = {t.id: right or t.category == "irrelevance" for t in tasks}

@@ -74,9 +74,8 @@ def test_prompts_show_the_query_and_no_derived_field(everything):
 def _variation(benchmark, seed, **changes):
     record = json.loads(benchmark.simulator_answer(seed))
     local = {**record["local_constraint"], **changes.pop("local", {})}
-    return benchmark.parse(
-        json.dumps({**record, "local_constraint": local, **changes}), seed, "g", 0
-    )
+    text = json.dumps({**record, "local_constraint": local, **changes})
+    return benchmark.parse(text, seed, "g", 0)
 
 
 def _seed(benchmark, category):
@@ -239,9 +238,8 @@ def test_aggregates_are_exact_on_any_multiset(everything):
     tasks = everything.tasks("eval")
     results = []
     for index, task in enumerate(tasks):
-        answer = (
-            everything.agent_answer(task) if index % 3 else ["", "[]", "[{}]", "hello"][index % 4]
-        )
+        wrong = ["", "[]", "[{}]", "hello"][index % 4]
+        answer = everything.agent_answer(task) if index % 3 else wrong
         results.append((task, everything.score(task, answer)))
     once = everything.aggregate(results)
     for name in ("accuracy", "final_pass_rate", "delivery_rate"):

@@ -374,10 +374,8 @@ def test_the_score_stays_official_and_both_are_reported(benchmarks):
     """A success is official for a held-out task; in training it is what is paid for."""
     benchmark = benchmarks["final"]
     right = [(task, benchmark.agent_answer(task)) for task in benchmark.tasks("eval")]
-    invented = [
-        (task, json.dumps(invent("teleports", json.loads(answer), benchmark.world)))
-        for task, answer in right
-    ]
+    plans = [(task, invent("teleports", json.loads(text), benchmark.world)) for task, text in right]
+    invented = [(task, json.dumps(plan)) for task, plan in plans]
     scores = [[(t, benchmark.score(t, text)) for t, text in of] for of in (right, invented)]
     good, bad = (benchmark.aggregate(of) for of in scores)
     names = {f"grounded_{name}" for name in (*PAPER_MEAN, "final_pass_rate")}

@@ -152,9 +152,8 @@ def write(directory: pathlib.Path) -> pathlib.Path:
     _write_csv(accommodations, _table("Accommodations"))
     roads = [(a, b, *_road(a, b)) for a in STATES for b in STATES if a != b]
     names = ("origin", "destination", "cost", "duration", "distance")
-    _write_csv(
-        distances, [dict(zip(names, (a, b, "", d, km), strict=True)) for a, b, d, km in roads]
-    )
+    rows = [(a, b, "", d, km) for a, b, d, km in roads]
+    _write_csv(distances, [dict(zip(names, row, strict=True)) for row in rows])
     states.parent.mkdir(parents=True)
     states.write_text("".join(f"{city}\t{state}\n" for city, state in STATES.items()))
     for path in (prompts, references):
