@@ -199,9 +199,8 @@ class _Said:
         code = needed[0]
         if not 2 <= len(code) < _STEM or not code.isalpha():
             return False
-        runs = (
-            "".join(self._order[i : i + 3]) for i, w in enumerate(self._order) if w[0] == code[0]
-        )
+        starts = (i for i, word in enumerate(self._order) if word[0] == code[0])
+        runs = ("".join(self._order[i : i + 3]) for i in starts)
         return not self._words.isdisjoint(_CODES.get(code, ())) or any(
             all(letter in rest for letter in code) for rest in map(iter, runs)
         )

@@ -31,9 +31,8 @@ _OPERATOR = re.compile(r"[-+~*/%@<>=!&|^.:]|\b(?:not|lambda|if|else|await|for|an
 # separators and operators.  Text between two such tokens does not affect the depth.
 _PYTHON_TOKEN = re.compile(
     r"(?P<prefix>\b[A-Za-z]{1,2})?(?P<quote>'''|\"\"\"|'|\")"
-    r"|(?P<comment>#)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)|(?P<operator>"
-    + _OPERATOR.pattern
-    + ")"
+    r"|(?P<comment>#)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)"
+    rf"|(?P<operator>{_OPERATOR.pattern})"
 )
 _FENCE = re.compile(r"```\w*\s*")
 _JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
@@ -108,9 +107,8 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
         if kind == "quote":
             quote = found["quote"]
             if (found["prefix"] or "").lower() in ("f", "fr", "rf"):
-                return Rejection(
-                    task.NOT_EVALUATED, "formatted string"
-                )  # braces contain expressions
+                # Braces contain expressions.
+                return Rejection(task.NOT_EVALUATED, "formatted string")
             position = string_end(text, position, quote, newline_ends=len(quote) == 1)
         elif kind == "comment":
             newline = text.find("\n", position)
@@ -132,9 +130,8 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
             levels[-1] += 1
             total += 1
         if total > _MAX_OPERATORS:
-            return Rejection(
-                task.TOO_DEEP, f"more than {_MAX_OPERATORS} operators in one expression"
-            )
+            detail = f"more than {_MAX_OPERATORS} operators in one expression"
+            return Rejection(task.TOO_DEEP, detail)
     return None
 
 

@@ -71,9 +71,8 @@ class ALFWorld(Steps):
                 f"{engine.INSTALL}"
             )
         # Opens a game; tests replace it.
-        self.open_game: Callable[[tasks.Game, str], RunningGame] = (
-            RulesGame if on_rules else engine.Engines()
-        )
+        opened = RulesGame if on_rules else engine.Engines()
+        self.open_game: Callable[[tasks.Game, str], RunningGame] = opened
         self._index: dict[str, tasks.Game] = {}
 
     def found(self, split: str) -> list[Task]:
@@ -211,9 +210,8 @@ class ALFWorld(Steps):
         if self.eval_protocol == EPISODE:
             by = "on the engine" if self.isolated else "by our rules"
             del facts["steps"]
-            facts["protocol"] = (
-                f"whole games {by}, {self.max_steps} steps, success = won, one attempt"
-            )
+            steps = f"{self.max_steps} steps"
+            facts["protocol"] = f"whole games {by}, {steps}, success = won, one attempt"
             if self.episodes:
                 facts["admissible commands"] = "not shown"
         if self.episodes:

@@ -68,9 +68,8 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
     except expert.NoPlan:
         plan = shortest
     if len(plan) > max_steps:
-        return Rejection(
-            TOO_MANY_STEPS, f"the expert takes {len(plan)}, an episode has {max_steps}"
-        )
+        detail = f"the expert takes {len(plan)}, an episode has {max_steps}"
+        return Rejection(TOO_MANY_STEPS, detail)
     return {"plan": plan, "shortest": len(shortest)}
 
 

@@ -93,12 +93,8 @@ class Room:
     def meaning(self) -> str:
         """The chore, and the kinds of places where the objects are that it needs."""
         needed = (self.thing, self.place)
-        found = {
-            f"{thing[0]} {place[0]}"
-            for place, things in self.places.items()
-            for thing in things
-            if thing[0] in needed
-        }
+        there = ((thing, place) for place, things in self.places.items() for thing in things)
+        found = {f"{thing[0]} {place[0]}" for thing, place in there if thing[0] in needed}
         return "\n".join([self.sentence(), *sorted(found)])
 
     def _told(self, place: Name) -> str:
@@ -148,10 +144,8 @@ class Room:
                 "(exists (?o - object ?a - agent) (and "
                 f"(objectType ?o {self.thing}Type) (holds ?a ?o)))"
             )
-        right = (
-            f"(objectType {{0}} {self.thing}Type) (receptacleType ?r {self.place}Type) "
-            "(inReceptacle {0} ?r)"
-        )
+        place = f"(receptacleType ?r {self.place}Type) (inReceptacle {{0}} ?r)"
+        right = f"(objectType {{0}} {self.thing}Type) {place}"
         chore = CHORES[self.task]
         if chore.state:
             right += f" ({chore.flag} {{0}}) ({chore.state} {{0}})"

@@ -294,13 +294,11 @@ class World:
     def _examined(self, thing: str) -> str:
         name = self.names[thing]
         if thing in self.flags["isreceptacleobject"]:
-            held = _listed(
-                [f"a {self.names[o]}" for o, outer in sorted(self.on_top) if outer == thing]
-            )
+            inside = [o for o, outer in sorted(self.on_top) if outer == thing]
+            held = _listed([f"a {self.names[o]}" for o in inside])
             return f"This is a normal {name}. In it, you see {held}."
-        clean, hot, cool, sliced = (
-            thing in self.states[state] for state in ("isclean", "ishot", "iscool", "issliced")
-        )
+        states = ("isclean", "ishot", "iscool", "issliced")
+        clean, hot, cool, sliced = (thing in self.states[state] for state in states)
         kept = "hot" if hot else "cool" if cool and (clean or sliced) else "cold" if cool else ""
         words = " and ".join(word for word in (kept, "clean" * clean) if word)
         words = " ".join(word for word in (words, "sliced" * sliced) if word)

@@ -144,9 +144,8 @@ class APIBank(Published, ToolBenchmark):
 
     def meanings(self, task: Task) -> list[str]:
         spec = task.answer
-        return meaning_of(
-            task.tools, [(spec["name"], spec["parameters"])] if spec["kind"] == CALL else []
-        )
+        calls = [(spec["name"], spec["parameters"])] if spec["kind"] == CALL else []
+        return meaning_of(task.tools, calls)
 
     def text(self, task: Task) -> str:
         return prompts.wording(task)

@@ -237,10 +237,8 @@ class Backends:
 
     def parameter_order(self) -> dict[str, tuple[str, ...]]:
         """The order of each method's parameters, used to bind reference calls."""
-        return {
-            name: tuple(inspect.signature(method).parameters)
-            for name, method in self._methods.items()
-        }
+        signatures = {name: inspect.signature(of) for name, of in self._methods.items()}
+        return {name: tuple(of.parameters) for name, of in signatures.items()}
 
     def run_reference(self, calls: Sequence[str]) -> list[str]:
         """Executes reference calls given as text; returns one result per call."""

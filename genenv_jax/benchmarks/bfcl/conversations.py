@@ -86,9 +86,8 @@ def write(task: Task, same_tools: bool = True) -> str:
         waiting += [said for said in spoken(messages) if not prompts.is_announcement(said)]
         if calls:
             request = "\n".join(waiting).strip()
-            turns.append(
-                {"request": request, "calls": backends.written(backends.reference(calls, order))}
-            )
+            written = backends.written(backends.reference(calls, order))
+            turns.append({"request": request, "calls": written})
             waiting = []
     state = {
         name: {key: value for key, value in config.items() if key in read}

@@ -111,10 +111,8 @@ def size_of(messages: Sequence[Message]) -> int:
 
 
 def _prose_size(text: str) -> int:
-    tokens = sum(
-        1 + len(word) // (_CAPITALS_CHARS if word.isupper() else _WORD_CHARS)
-        for word in _TOKEN.findall(text)
-    )
+    a_token = {True: _CAPITALS_CHARS, False: _WORD_CHARS}  # of capitals, of other words
+    tokens = sum(1 + len(word) // a_token[word.isupper()] for word in _TOKEN.findall(text))
     return max(len(text), int(tokens * _CHARS_A_TOKEN))
 
 

@@ -95,9 +95,8 @@ def grounding(task: Task) -> Rejection | str:
                 return Rejection(found.reason, f"turn {turn.index + 1}: {found.detail}"[:200])
             unasked = _unasked(plays, turn, place, tools[call.name], f"{heard}\n{state}")
             if unasked:
-                return Rejection(
-                    base.NOT_ASKED, f"turn {turn.index + 1}: {call.name}.{unasked}"[:200]
-                )
+                where = f"turn {turn.index + 1}: {call.name}"
+                return Rejection(base.NOT_ASKED, f"{where}.{unasked}"[:200])
             decided &= found == base.GROUNDED
             said.append(shortened(turn.results[place], MAX_OBSERVATION))
     return base.GROUNDED if decided else base.UNDECIDED
@@ -109,11 +108,8 @@ def _call_grounding(
     called = [(call.name, call.arguments)]
     described = " ".join(map(str, leaves(tools[call.name])))
     values = schemas.unlisted_values(called, [tools[call.name]])
-    values = [
-        value
-        for value in values
-        if not isinstance(value, str) or fold(value) not in fold(described)
-    ]
+    known = fold(described)
+    values = [v for v in values if not isinstance(v, str) or fold(v) not in known]
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
     found = judge(called, values, request, f"{heard}\n{state}", known)
     if found in _NO_REJECTION and isinstance(judge([], [], request, "", known), Rejection):

@@ -229,9 +229,8 @@ class Custom(ToolBenchmark):
         score = self.verdict(task, self.own_form(task, self.agent_answer(task)))
         if score.reward == 1:
             return None
-        return Rejection(
-            base.WRONG_ANSWER, f"the reference answer is graded {score.reward}: {score.reason}"
-        )
+        detail = f"the reference answer is graded {score.reward}: {score.reason}"
+        return Rejection(base.WRONG_ANSWER, detail)
 
     def verdict(self, task: Task, answer: str) -> Score:
         """See `Benchmark.verdict`: `grade` of the answer found in the text."""
@@ -258,9 +257,8 @@ class Custom(ToolBenchmark):
         """See `Benchmark.canonical`; arithmetic signs and tools also distinguish questions."""
         said = (fold(message["content"]) for message in task.messages)
         names = sorted(tool["name"] for tool in task.tools)
-        return json.dumps(
-            [*("".join(_TELLING.findall(text)) for text in said), *names], ensure_ascii=False
-        )
+        told = ["".join(_TELLING.findall(text)) for text in said]
+        return json.dumps([*told, *names], ensure_ascii=False)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
         """See `Benchmark.requests`: the prompt with each of its references, or for calls the functions."""
@@ -338,9 +336,8 @@ def _sound(question: Question, checker: str, where: str) -> Question:
         raise ValueError(f"{where}: checker {checker!r}: expected one of {', '.join(CHECKERS)}")
     for key, text in (("id", question.id or "x"), ("category", question.category)):
         if not isinstance(text, str) or not 0 < len(text) <= 200 or not text.isprintable():
-            raise ValueError(
-                f"{where}: {key} = {text!r:.60}: expected a line of 1 to 200 characters"
-            )
+            expected = "expected a line of 1 to 200 characters"
+            raise ValueError(f"{where}: {key} = {text!r:.60}: {expected}")
     try:
         reference = checkers.read_reference(checker, question.answer)
     except ValueError as error:

@@ -47,9 +47,7 @@ def read_tools(value: Any) -> list[dict[str, Any]]:
     Raises ValueError that says what was expected.
     """
     entries = value if isinstance(value, list | tuple) else []
-    inside = [
-        entry.get("function", entry) if isinstance(entry, Mapping) else entry for entry in entries
-    ]
+    inside = [of.get("function", of) if isinstance(of, Mapping) else of for of in entries]
     tools = [_of_bfcl(entry) if isinstance(entry, Mapping) else entry for entry in inside]
     if rejection := check_tools(tools, "python"):
         raise ValueError(

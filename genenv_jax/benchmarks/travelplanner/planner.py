@@ -163,11 +163,8 @@ def _cheapest_meals(
                 if key not in following or cost + more < following[key][0]:
                     following[key] = (cost + more, (*chosen, choices))
         states = following
-    complete = [
-        (-extra, cost, chosen)
-        for (extra, served), (cost, chosen) in states.items()
-        if served >= cuisines
-    ]
+    served_all = [(extra, of) for (extra, served), of in states.items() if served >= cuisines]
+    complete = [(-extra, cost, chosen) for extra, (cost, chosen) in served_all]
     return min(complete, key=lambda item: item[:2])[2] if complete else None
 
 
