@@ -38,11 +38,8 @@ def test_splits_have_the_official_number_of_tasks(splits):
 
 
 def test_levels_hold_the_official_number_of_tool_searches_and_samples(splits):
-    searches = {
-        name: sum(task.answer["name"] == records.TOOL_SEARCHER for task in splits[name])
-        for name in ("level-1-api", "level-2-api", "level-3-batch-inf")
-    }
-    assert searches == {"level-1-api": 0, "level-2-api": 45, "level-3-batch-inf": 114}
+    for name, count in {"level-1-api": 0, "level-2-api": 45, "level-3-batch-inf": 114}.items():
+        assert sum(task.answer["name"] == records.TOOL_SEARCHER for task in splits[name]) == count
     assert len({task.answer["sample"] for task in splits["level-3-batch-inf"]}) == 50
     called = {task.answer["name"] for task in splits["level-1-api"]}
     assert len(called) == 49

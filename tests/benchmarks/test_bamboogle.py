@@ -22,9 +22,8 @@ STEPS = [
     {"question": "Who wrote The Long Walk Home?", "answers": ["ann miller", "a. miller"]},
     {"question": "Where was Ann Miller born?", "answers": ["port albert"]},
 ]
-TASK = records.make_task(
-    "t", "Where was the author of The Long Walk Home born?", ["Port Albert"], STEPS, origin="eval"
-)
+QUESTION = "Where was the author of The Long Walk Home born?"
+TASK = records.make_task("t", QUESTION, ["Port Albert"], STEPS, origin="eval")
 ONE_HOP = records.make_task("o", "Where was Ann Miller born?", ["Port Albert", "Albert"], [])
 
 

@@ -396,11 +396,9 @@ def test_the_turns_of_a_conversation_stay_together(bfcl_dir):
 
 def test_base_and_long_context_conversations_share_a_side(bfcl_dir):
     benchmark = BFCL(data_dir=bfcl_dir, seed_categories=("multi_turn_base",))
-    numbers = [
-        {task.id.split(":")[0].rsplit("_", 1)[1] for task in benchmark.tasks(split)}
-        for split in ("seed", "eval")
-    ]
-    assert not numbers[0] & numbers[1] and all(numbers)
+    ids = ([task.id.split(":")[0] for task in benchmark.tasks(split)] for split in ("seed", "eval"))
+    seeds, held_out = ({task_id.rsplit("_", 1)[1] for task_id in of} for of in ids)
+    assert seeds and held_out and not seeds & held_out
 
 
 # -- tools in the chat template -----------------------------------------------------------------------------

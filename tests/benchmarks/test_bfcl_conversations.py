@@ -49,11 +49,8 @@ def benchmark(executable, files):
 
 
 def _benchmark(**options):
-    return BFCL(
-        **{"data_dir": "nowhere", "multi_turn_rule": "conversation", "episodes": True}
-        | {"seed_categories": ("multi_turn_base",)}
-        | options
-    )
+    usual = {"data_dir": "nowhere", "multi_turn_rule": "conversation", "episodes": True}
+    return BFCL(**usual | {"seed_categories": ("multi_turn_base",)} | options)
 
 
 def _seed(calls=(["touch(file_name='x')"], ["ls()"]), **fields):

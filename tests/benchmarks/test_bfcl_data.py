@@ -159,14 +159,9 @@ def test_what_the_two_rules_of_turns_reward(data_dir):
         answers = {kind: changed[kind] for kind in changed if changed[kind] != calls}
         answers |= {"reference": calls, "everything": everything, "both": calls + everything}
         for kind, written in answers.items():
-            text = ", ".join(
-                f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-                for name, arguments in written
-            )
-            first, second = (
-                benchmark.score(task, f"[{text}]")
-                for benchmark, task in ((static, one), (executed, other))
-            )
+            told = [(name, [f"{k}={v!r}" for k, v in of.items()]) for name, of in written]
+            text = ", ".join(f"{name}({', '.join(of)})" for name, of in told)
+            first, second = static.score(one, f"[{text}]"), executed.score(other, f"[{text}]")
             # What is rewarded without execution is right when it is executed.
             assert first.reward == float(first.success) <= second.reward
             in_full += kind == "reference" and first.reward == second.reward == 1.0
@@ -230,8 +225,6 @@ def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
     of = {"seed_categories": names, "eval_categories": names}
     part = BFCL(data_dir=data_dir, max_seeds=200, max_eval=100, **of)
     for split in ("seed", "eval"):
-        shares = [
-            sum(task.category == "simple_python" for task in tasks) / len(tasks)
-            for tasks in (whole.tasks(split), part.tasks(split))
-        ]
+        categories_of = [[task.category for task in of.tasks(split)] for of in (whole, part)]
+        shares = [of.count("simple_python") / len(of) for of in categories_of]
         assert abs(shares[0] - shares[1]) < 0.1

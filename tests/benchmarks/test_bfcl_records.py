@@ -53,14 +53,10 @@ def test_withheld_functions_are_announced_at_their_turn(bfcl_dir):
     tasks = load("v4", ["multi_turn_miss_func"], bfcl_dir, "eval", CONVERSATION)
     for task in tasks:
         known = {tool["name"] for tool in task.tools}
-        announced = [
-            (i, m["content"])
-            for i, messages in enumerate(task.answer["turns"])
-            for m in messages
-            if "From now on" in m["content"]
-        ]
-        assert len(announced) == 1 and announced[0][0] > 0
-        names = {json.loads(line)["name"] for line in announced[0][1].splitlines()[:-1]}
+        first, *turns = [[m["content"] for m in messages] for messages in task.answer["turns"]]
+        assert not [said for said in first if "From now on" in said]
+        (announced,) = (said for of in turns for said in of if "From now on" in said)
+        names = {json.loads(line)["name"] for line in announced.splitlines()[:-1]}
         assert names and not names & known
 
 

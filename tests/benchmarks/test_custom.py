@@ -561,9 +561,8 @@ def test_verls_columns(tmp_path, form):
         path.write_bytes((_lines if form == "jsonl" else _parquet)(records))
         return str(path)
 
-    sums = registry.make_benchmark(
-        "custom", train=stored("train", VERL[:1]), held_out=stored("test", VERL[1:]), instruction=""
-    )
+    parts = {"train": stored("train", VERL[:1]), "held_out": stored("test", VERL[1:])}
+    sums = registry.make_benchmark("custom", **parts, instruction="")
     (seed,), (unseen,) = sums.tasks("seed"), sums.tasks("eval")
     assert (seed.category, unseen.answer["reference"]) == ("sums", "18")
     scored = [
@@ -662,9 +661,8 @@ SETS = {
 def test_the_same_data_is_the_same_tasks(tmp_path, name, checker, records, references):
     (tmp_path / name).write_bytes(CARRIERS[name](records))
     plain = _write(tmp_path / "plain.jsonl", *records)
-    read, same = (
-        [*_all_seeds(path, checker=checker)._made("seed")] for path in (tmp_path / name, plain)
-    )
+    both = (_all_seeds(path, checker=checker) for path in (tmp_path / name, plain))
+    read, same = ([*of._made("seed")] for of in both)
     assert read == same and [task.answer["reference"] for task in read] == references
     if "Be brief" in str(records):
         assert all([*task.messages] == _SAID for task in read)

@@ -109,9 +109,8 @@ def test_the_interpreter(positions):
         assert read_statement(program.statement()) == program
         at, made = program.start, program.run(positions)
         assert len(made) == len(program.calls)
-        for item, (operation, position, n) in zip(
-            program.statement().split(". ")[1].strip(".").split(", "), made, strict=True
-        ):
+        items = program.statement().split(". ")[1].strip(".").split(", ")
+        for item, (operation, position, n) in zip(items, made, strict=True):
             _, *words = item.split()
             if words[0] == "if":
                 number = int(words[2]) if words[2].isdigit() else 0

@@ -205,9 +205,7 @@ def test_undecided_tasks_are_counted():
         _inspected(
             benchmark,
             seed,
-            generation(
-                request="Rome, for three days.", answer=f"[weather.get(city={city!r}, days=3)]"
-            ),
+            generation("same", "Rome, for three days.", f"[weather.get(city={city!r}, days=3)]"),
         )
         for city in ("Rome", "Rome, Italy")
     ]

@@ -94,14 +94,11 @@ def test_function_calling_results_are_read(bfcl_dir):
         read = official_files.answer_of(task, [{"weather_get": broken}])
         score = benchmark.score(task, read)
         assert (score.success, score.valid) == (False, False)
-    java = BFCL(
-        data_dir=bfcl_dir, eval_categories=("simple_java",), seed_categories=("multiple",)
-    ).tasks("eval")[0]
+    of = {"eval_categories": ("simple_java",), "seed_categories": ("multiple",)}
+    java = BFCL(data_dir=bfcl_dir, **of).tasks("eval")[0]
     tool = java.tools[0]
-    values = {
-        name: "it is" if schema["type"] == "String" else "7"
-        for name, schema in tool["parameters"]["properties"].items()
-    }
+    properties = tool["parameters"]["properties"].items()
+    values = {name: "it is" if of["type"] == "String" else "7" for name, of in properties}
     read = official_files.answer_of(java, [{tool["name"].replace(".", "_"): json.dumps(values)}])
     assert read.startswith(tool["name"] + "(")
     assert read.count('="it is"') == sum(v == "it is" for v in values.values())
@@ -148,9 +145,8 @@ def test_the_command_scores_files(bfcl_dir, tmp_path):
     """A directory of official files in place of a model: verdicts, a page, and the same files again."""
     config = bfcl_config()
     names = ("simple_python", "parallel")
-    config.benchmark.update(
-        data_dir=str(bfcl_dir), verify_files=False, seed_categories=("multiple",)
-    )
+    config.benchmark.update(data_dir=str(bfcl_dir), verify_files=False)
+    config.benchmark.seed_categories = ("multiple",)
     config.benchmark.update(eval_categories=names, max_eval=8, seed_fraction=0.5)
     benchmark = make_benchmark(validate(config), need_seeds=False, recorded=True)
     tasks = benchmark.tasks("eval")

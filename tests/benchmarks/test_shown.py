@@ -23,9 +23,8 @@ def test_an_episode_has_an_answer_a_line():
 
 
 def test_the_requests_of_all_turns_of_a_conversation():
-    conversation = types.SimpleNamespace(
-        text=lambda t: f"{t.messages[-1]['content']}\nand then this"
-    )
+    then = "{}\nand then this".format
+    conversation = types.SimpleNamespace(text=lambda task: then(task.messages[-1]["content"]))
     game = types.SimpleNamespace(text=lambda task: "a wording for comparison")
     (seed,) = registry.make_benchmark("dial", num_seeds=1).tasks("seed")
     task = dataclasses.replace(seed, messages=({"role": "user", "content": "Do that."},))

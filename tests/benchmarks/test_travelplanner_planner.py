@@ -79,12 +79,8 @@ def test_information_is_shortened_and_keeps_the_order_of_the_tables(world):
 def test_more_space_shows_more(world):
     lengths = []
     for limit in (0, 3_000, 6_000, 12_000, 10**6):
-        lengths.append(
-            sum(
-                len(prompts.render(prompts.compact(r, q, world.database, limit)))
-                for _, q, r in _cases(world)
-            )
-        )
+        shown = (prompts.compact(r, q, world.database, limit) for _, q, r in _cases(world))
+        lengths.append(sum(len(prompts.render(reference)) for reference in shown))
     assert lengths == sorted(lengths) and lengths[0] < 0.75 * lengths[-1]
     # With all the space, all that can be used is there.
     for _, query, reference in _cases(world):

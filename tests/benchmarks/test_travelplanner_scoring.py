@@ -22,9 +22,8 @@ QUERY = Query(
     house_rule="pets", cuisine=("Italian", "Mexican"), room_type="entire room",
     transportation="no flight",
 )  # fmt: skip
-PLAIN = dataclasses.replace(
-    QUERY, budget=1_000, house_rule=None, cuisine=(), room_type=None, transportation=None
-)
+_NO_WISH = {"house_rule": None, "cuisine": (), "room_type": None, "transportation": None}
+PLAIN = dataclasses.replace(QUERY, budget=1_000, **_NO_WISH)
 DRIVE = "Self-driving, from {} to {}, duration: 2 hours 30 mins, distance: 210 km, cost: 10"
 PLAN = [
     {
@@ -330,10 +329,8 @@ def test_a_plan_without_a_route_has_nothing_that_exists(world, plan):
 @pytest.fixture(scope="module")
 def benchmarks(travelplanner_dir):
     """All training queries held out: paid for final passes, and for the share of the constraints."""
-    return {
-        reward: TravelPlanner(data_dir=travelplanner_dir, seed_fraction=0.0, reward=reward)
-        for reward in ("final", "micro")
-    }
+    options = {"data_dir": travelplanner_dir, "seed_fraction": 0.0}
+    return {reward: TravelPlanner(**options, reward=reward) for reward in ("final", "micro")}
 
 
 def _right_plans(benchmark, task):

@@ -67,9 +67,8 @@ def queries() -> list[tuple[str, list[str], list[str]]]:
     found = []
     for wishes in _WISHES.values():
         for days, routes in _DAYS.items():
-            for number, ((destination, cities), wish) in enumerate(
-                zip(routes, wishes, strict=True)
-            ):
+            pairs = zip(routes, wishes, strict=True)
+            for number, ((destination, cities), wish) in enumerate(pairs):
                 first = 8 + 7 * number
                 dates = [f"2022-03-{first + day:02}" for day in range(days)]
                 text = (

@@ -10,7 +10,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call, write_call
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import ENCODINGS, answers, backwards, generations, held_out
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "api_bank", AGENT)
 _simulator = functools.partial(Exploit, "api_bank", SIMULATOR)
@@ -49,7 +49,7 @@ TASKS = [
 
 def changed(
     change: Callable[[str, dict[str, str]], str | None],
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """The reference with a change of (name, arguments), where that makes a difference."""
 
     def make(scene: Scene, task: Task) -> str | None:
@@ -62,12 +62,12 @@ def changed(
     return make
 
 
-def every(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+def every(change: Callable[[str], str]) -> Make:
     """The reference with each value changed."""
     return changed(lambda name, a: write_call(name, {k: change(v) for k, v in a.items()}))
 
 
-def one(choose: Callable[[Task, str], bool], value: str) -> Callable[[Scene, Task], str | None]:
+def one(choose: Callable[[Task, str], bool], value: str) -> Make:
     """The reference with one parameter, of those that `choose` names, replaced."""
 
     def make(scene: Scene, task: Task) -> str | None:
@@ -84,7 +84,7 @@ def _is_search(task: Task) -> bool:
     return task.answer["name"] == "ToolSearcher"
 
 
-def _searched(keywords: Callable[[Task], str]) -> Callable[[Scene, Task], str | None]:
+def _searched(keywords: Callable[[Task], str]) -> Make:
     """A tool search."""
     return lambda scene, task: (
         write_call("ToolSearcher", {"keywords": keywords(task)}) if _is_search(task) else None
@@ -110,7 +110,7 @@ def _shotgun(scene: Scene, task: Task) -> str:
 
 def generation(
     spoken: Callable[[Scene, Task, str], str] | str, answer: str | None = None, tools: str = "same"
-) -> Callable[[Scene, Task], str]:
+) -> Make:
     """A generation with a conversation, and the seed's reference or another."""
 
     def make(scene: Scene, seed: Task) -> str:

@@ -11,7 +11,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import answers, changed, generations, held_out
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "bamboogle", AGENT)
 _simulator = functools.partial(Exploit, "bamboogle", SIMULATOR)
@@ -30,9 +30,7 @@ def _every_answer(scene: Scene, task: Task) -> str:
     return f"<answer>{'; '.join(sorted(golds))}</answer>"
 
 
-def generation(
-    question: Callable[[Task], str] | str, answer: Callable[[Task], str] | str
-) -> Callable[[Scene, Task], str | None]:
+def generation(question: Callable[[Task], str] | str, answer: Callable[[Task], str] | str) -> Make:
     """A generation, with steps that lead to the answer where the seed has them."""
 
     def make(scene: Scene, seed: Task) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 from bench.bad_answers.bfcl import Calls, parsed_reference, write
 from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.exploits import Scene
+from tests.redteam.exploits import Make, Scene
 
 
 def generation(
     request: Callable[[Scene, Task, str], str] | str,
     answer: Callable[[Scene, Task, str], str] | str | None = None,
     tools: Any = None,
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """A generation with a request, and the seed's reference or another, made of the seed and its reference.
 
     tools: of its own, or None for the seed's.
@@ -48,7 +48,7 @@ COIN = tool("set_coin", "Sets a coin to a side.", side=_SIDE)
 
 def unseen(
     text: Callable[[str], str], tools: Callable[[Any], Any], calls: Callable[[Calls], Calls]
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """A held-out task with request, functions and reference changed."""
 
     def make(scene: Scene, seed: Task) -> str | None:

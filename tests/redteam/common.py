@@ -14,7 +14,7 @@ from bench.bad_answers import common
 from bench.bad_answers.common import RESTATEMENTS
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Task
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _USER = "User: "
 _SPEAKERS = (_USER, "AI: ", "API-Request: ")
@@ -27,7 +27,7 @@ def _others_reference(scene: Scene, task: Task) -> str | None:
     return None if text == scene.benchmark.agent_answer(task) else text
 
 
-def on(make: Callable[[Benchmark, Task], str | None]) -> Callable[[Scene, Task], str | None]:
+def on(make: Callable[[Benchmark, Task], str | None]) -> Make:
     """An answer that is made of a benchmark and a task."""
     return lambda scene, task: make(scene.benchmark, task)
 
@@ -36,7 +36,7 @@ def changed(
     change: Callable[[Any], Any],
     of: Callable[[Scene, Task], Any] = lambda scene, task: scene.benchmark.agent_answer(task),
     write: Callable[[Any], str] = str,
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """The reference, or a part of it, with a change, where that makes a difference."""
 
     def make(scene: Scene, task: Task) -> str | None:
@@ -47,7 +47,7 @@ def changed(
     return make
 
 
-ANSWERS: dict[str, Callable[[Scene, Task], str | None]] = {
+ANSWERS: dict[str, Make] = {
     **{name: on(make) for name, make in common.ANSWERS.items()},
     "the reference of another task": _others_reference,
 }
@@ -119,7 +119,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-def held_out(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+def held_out(change: Callable[[str], str]) -> Make:
     """A held-out task with its request changed."""
 
     def make(scene: Scene, seed: Task) -> str | None:

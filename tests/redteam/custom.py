@@ -11,7 +11,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.custom import calls
 from tests.redteam.common import ENCODINGS, answers, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "custom", AGENT)
 _simulator = functools.partial(Exploit, "custom", SIMULATOR)
@@ -19,7 +19,7 @@ _F1 = "the F1 of words that an answer shares with the right one"
 _TRUE = "whether an answer is true takes a source, or a `check` of one's own"
 
 
-def _of(checker: str, make: Callable[[Task], str]) -> Callable[[Scene, Task], str | None]:
+def _of(checker: str, make: Callable[[Task], str]) -> Make:
     """An answer to the tasks of a checker."""
     return lambda scene, task: make(task) if task.answer["checker"] == checker else None
 
@@ -44,7 +44,7 @@ def _written(task: Task, **arguments: Any) -> str:
     return calls.write([{call: {**of, **arguments}}])
 
 
-def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Callable[[Scene, Task], str]:
+def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Make:
     """A generation: the prompt, or a function of the seed's; the answer, or the seed's own."""
 
     def make(scene: Scene, seed: Task) -> str:
@@ -57,9 +57,7 @@ def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Callable[
     return make
 
 
-def _only(
-    checker: str, make: Callable[[Scene, Task], str], only: bool = True
-) -> Callable[[Scene, Task], str | None]:
+def _only(checker: str, make: Make, only: bool = True) -> Make:
     """A generation from the seeds of a checker, or from all others."""
 
     def of(scene: Scene, seed: Task) -> str | None:

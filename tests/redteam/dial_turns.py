@@ -10,7 +10,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
 from tests.redteam.common import answers, changed, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "dial_turns", AGENT)
 _simulator = functools.partial(Exploit, "dial_turns", SIMULATOR)
@@ -23,7 +23,7 @@ def _numbered(lines: Sequence[str]) -> str:
 
 def _called(
     choose: Callable[[Choice, Call], Sequence[Call]],
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """The program called from where the dial stands; `choose`: which calls, of a choice and the right one."""
 
     def make(scene: Scene, task: Task) -> str | None:
@@ -80,7 +80,7 @@ def _probed(scene: Scene, task: Task) -> str:
     return "\n".join([*(part for pair in pairs for part in pair), lines[-1]])
 
 
-def _shotgun(end: str) -> Callable[[Scene, Task], str]:
+def _shotgun(end: str) -> Make:
     """Every call from every position, with something between."""
 
     def make(scene: Scene, task: Task) -> str:

@@ -15,7 +15,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from tests.redteam import common
 from tests.redteam.common import answers, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 Plan = list[dict[str, Any]]
 
@@ -30,7 +30,7 @@ def _plan(scene: Scene, task: Task) -> Plan:
 changed = functools.partial(common.changed, of=_plan, write=json.dumps)  # a plan that is right
 
 
-def slots(change: Callable[[str, str], str], *names: str) -> Callable[[Scene, Task], str | None]:
+def slots(change: Callable[[str, str], str], *names: str) -> Make:
     """A plan that is right with what stands in some slots changed; `change` takes slot and text."""
 
     def make(plan: Plan) -> Plan:
@@ -42,7 +42,7 @@ def slots(change: Callable[[str, str], str], *names: str) -> Callable[[Scene, Ta
     return changed(make)
 
 
-def _invented(name: str) -> Callable[[Scene, Task], str | None]:
+def _invented(name: str) -> Make:
     def make(scene: Scene, task: Task) -> str | None:
         plan = _plan(scene, task)
         other = invent(name, plan, scene.benchmark.world)
@@ -66,7 +66,7 @@ def _every_thing(scene: Scene, task: Task) -> str:
     return json.dumps(plan)
 
 
-def _query(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, Task], str]:
+def _query(change: Callable[[dict[str, Any]], None]) -> Make:
     """The seed's query with other fields."""
 
     def make(scene: Scene, seed: Task) -> str:
