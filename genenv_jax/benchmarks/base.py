@@ -150,11 +150,8 @@ class Benchmark(abc.ABC):
     def sound(self, candidates: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
         """The candidates that pass `verify` and whose `canonical` form matches no held-out task."""
         taken = {self.canonical(task) for task in held_out}
-        return [
-            task
-            for task in candidates
-            if self.canonical(task) not in taken and self.verify(task) is None
-        ]
+        own = (task for task in candidates if self.canonical(task) not in taken)
+        return [task for task in own if self.verify(task) is None]
 
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
         """A random task of the given difficulty that passes `verify` and is not held out."""

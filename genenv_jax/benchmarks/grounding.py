@@ -40,9 +40,8 @@ _CODES = {  # short forms that do not have their letters in order
     "gbp": {"pound", "pounds"}, "usd": {"dollar", "dollars"}, "cny": {"yuan"}, "gb": {"uk"},
     "aapl": {"apple"}, "lax": {"angeles"}, "jfk": {"york"},
 }  # fmt: skip
-_RELATIVE = set("today tonight tomorrow yesterday weekend next".split()) | set(
-    "monday tuesday wednesday thursday friday saturday sunday".split()
-)
+_DAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_RELATIVE = set(f"today tonight tomorrow yesterday weekend next {_DAYS}".split())
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:[.][0-9]+)?")
 _DATE = re.compile("[0-9]+[-/][0-9]+[-/][0-9]+")
 # Lists, dates and names of which one word is made: their parts count, too.

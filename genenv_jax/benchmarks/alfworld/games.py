@@ -154,12 +154,8 @@ def compact(world: World) -> rooms.Room | None:
     known = [r for r in world.receptacles if kind_of.get(r) in kinds.HOLDS]
     chosen = sorted(known, key=order)[:_PLACES]
     for receptacle in chosen:
-        things = [
-            thing
-            for thing in world.contents(receptacle)
-            if thing in kind_of and thing not in seen
-            if kinds.can_stand(kind_of[thing], kind_of[receptacle])
-        ]
+        held = [t for t in world.contents(receptacle) if t in kind_of and t not in seen]
+        things = [t for t in held if kinds.can_stand(kind_of[t], kind_of[receptacle])]
         things = sorted(things, key=order)[: min(_CONTENTS, left)]
         places[name(receptacle)] = [name(thing) for thing in things]
         left -= len(things)

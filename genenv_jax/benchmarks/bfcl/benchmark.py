@@ -137,12 +137,12 @@ class BFCL(Published, ToolBenchmark):
         shared = set(self.categories["eval" if split == "seed" else "seed"])
         if shared & {*MULTI_TURN}:
             shared |= {*MULTI_TURN}
-        return [
-            task
-            for task in loaded
-            if task.category not in shared
-            or (stable_position(self.source(task)) < self.seed_fraction) == (split == "seed")
-        ]
+
+        def is_on_this_side(task: Task) -> bool:
+            position = stable_position(self.source(task))
+            return (position < self.seed_fraction) == (split == "seed")
+
+        return [t for t in loaded if t.category not in shared or is_on_this_side(t)]
 
     def _of(self, task: Task) -> types.ModuleType:
         return conversations if self.is_interactive(task) else turns

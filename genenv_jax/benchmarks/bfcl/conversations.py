@@ -199,12 +199,8 @@ def agent_answer(task: Task) -> str:
     """The reference as text for `score`: the answers of each turn, as JSON."""
     spec = task.answer
     order = backends.Backends(spec["scenario"]).parameter_order()
-    turns = [
-        [backends.written(backends.reference(calls, order)), END_OF_TURN]
-        if calls
-        else [END_OF_TURN]
-        for calls in spec["calls"]
-    ]
+    turns = [[backends.reference(calls, order)] if calls else [] for calls in spec["calls"]]
+    turns = [[*map(backends.written, steps), END_OF_TURN] for steps in turns]
     return json.dumps(turns, ensure_ascii=False)
 
 

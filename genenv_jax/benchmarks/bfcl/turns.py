@@ -57,10 +57,8 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
 def meanings(task: Task) -> list[str]:
     """The calls with what they require; none for a turn of a conversation, which they do not tell apart."""
     required = {tool["name"]: tool["parameters"]["required"] for tool in task.tools}
-    calls = [
-        (name, {key: of[key] for key in of if key in required[name]} or of)
-        for name, of in schemas.reference_calls(task.answer["ground_truth"], task.tools)
-    ]
+    calls = schemas.reference_calls(task.answer["ground_truth"], task.tools)
+    calls = [(name, {k: of[k] for k in of if k in required[name]} or of) for name, of in calls]
     return meaning_of(task.tools, calls if task.answer["rule"] == AST else [])
 
 
@@ -99,11 +97,8 @@ def grounding(task: Task) -> Rejection | str:
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
-    required = [
-        {name: {key: options for key, options in of.items() if "" not in options}}
-        for call in spec["ground_truth"]
-        for name, of in call.items()
-    ]
+    pairs = [pair for call in spec["ground_truth"] for pair in call.items()]
+    required = [{name: {k: o for k, o in of.items() if "" not in o}} for name, of in pairs]
     asked = list(schemas.reference_calls(required, task.tools))
     values = schemas.unlisted_values(asked, task.tools) if spec["rule"] == AST else []
     context = "\n".join(message["content"] for message in task.messages)
@@ -166,9 +161,8 @@ def read(generated: str, seed: Task) -> Task | Rejection:
         calls = reference.strip("`\n ").removeprefix("[").removesuffix("]")
         answer |= {"scenario": spec["scenario"], "history": spec["history"], "calls": [calls]}
     messages = (*seed.messages[:-1], {"role": "user", "content": request})
-    return dataclasses.replace(
-        seed, category=category, messages=messages, tools=tuple(tools), answer=answer
-    )
+    changes = {"category": category, "messages": messages, "answer": answer}
+    return dataclasses.replace(seed, tools=tuple(tools), **changes)
 
 
 def fault(task: Task) -> Rejection | None:

@@ -118,10 +118,9 @@ class Demonstrations(abc.ABC):
 
     def taken_for(self, rng: np.random.Generator) -> dict[Call, int]:
         """The misunderstood calls, each with the argument it is mistaken for."""
-        return {
-            (operation, n): int(rng.choice([m for m in self.dial.arguments if m != n] or [n]))
-            for operation, n in self.some(rng, self.dial.plain)
-        }
+        some, arguments = self.some(rng, self.dial.plain), self.dial.arguments
+        others = {(name, n): [m for m in arguments if m != n] or [n] for name, n in some}
+        return {call: int(rng.choice(of)) for call, of in others.items()}
 
     def some(self, rng: np.random.Generator, things: list) -> list:
         """A random subset of `things`, of the misunderstood share."""
