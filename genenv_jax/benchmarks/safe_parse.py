@@ -47,15 +47,9 @@ class _NotEvaluatedError(Exception):
 
 
 _ERRORS = (
-    SyntaxError,
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-    AttributeError,
-    AssertionError,
-)
+    SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError,
+    AttributeError, AssertionError,
+)  # fmt: skip
 
 
 def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
@@ -360,19 +354,11 @@ _UNARY = {
     ast.Not: operator.not_,
 }
 _BINARY = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_,
-    ast.BitXor: operator.xor,
-}
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_, ast.BitXor: operator.xor,
+}  # fmt: skip
 
 
 def _arithmetic(node: ast.expr) -> Any:

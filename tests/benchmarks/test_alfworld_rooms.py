@@ -141,6 +141,7 @@ def _breadth_first(world: World, most: int) -> int | None:
         return (w.here, w.held, frozenset(w.opened), frozenset(w.inside),
                 *(frozenset(members) for members in w.states.values()))  # fmt: skip
 
+    idle = ("look", "inventory", "examine", "examine_object", "close", "slice")
     level, known, length = [world], {key(world)}, 0
     while level and len(known) < most:
         if any(state.won() for state in level):
@@ -148,14 +149,7 @@ def _breadth_first(world: World, most: int) -> int | None:
         following = []
         for state in level:
             for action in state.admissible().values():
-                if action[0] in (
-                    "look",
-                    "inventory",
-                    "examine",
-                    "examine_object",
-                    "close",
-                    "slice",
-                ):
+                if action[0] in idle:
                     continue
                 after = state.copy()
                 after.act(action)

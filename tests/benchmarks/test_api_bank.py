@@ -32,15 +32,11 @@ CALL = Task(
     messages=({"role": "user", "content": "User: Remind Ann and Bob twice to buy bread."},),
     tools=(TOOL,),
     answer={
-        "kind": "call",
-        "level": 1,
-        "sample": "d",
-        "name": "AddReminder",
+        "kind": "call", "level": 1, "sample": "d", "name": "AddReminder",
         "parameters": {"content": "buy fresh bread", "count": "2", "people": "['Ann', 'Bob']"},
-        "types": {"content": "str", "count": "int", "people": "list(str)"},
-        "target": "",
+        "types": {"content": "str", "count": "int", "people": "list(str)"}, "target": "",
     },
-)
+)  # fmt: skip
 HELD_OUT = dataclasses.replace(CALL, origin="eval")
 REPLY = Task(
     id="r",
@@ -428,16 +424,12 @@ def test_hostile_replies_in_bounded_time(bounded, benchmark, name):
 @pytest.mark.parametrize(
     "text",
     [
-        "[A(" + "x=' , " * 2_000 + ")]",
-        "[A(x='" + "' " * 4_000 + ")]",
-        "[A(x='" + "', a" * 1_600 + ")]",
-        "[A(x=" + ", " * 4_000 + ")]",
-        "[A(x=" + "[" * 8_000 + ")]",
-        "[A(" * 2_600 + ")]",
-        "[A(x='1'" + " " * 8_000 + ")]",
+        "[A(" + "x=' , " * 2_000 + ")]", "[A(x='" + "' " * 4_000 + ")]",
+        "[A(x='" + "', a" * 1_600 + ")]", "[A(x=" + ", " * 4_000 + ")]",
+        "[A(x=" + "[" * 8_000 + ")]", "[A(" * 2_600 + ")]", "[A(x='1'" + " " * 8_000 + ")]",
         "\n" * 4_000 + "[a" * 2_000,
     ],
-)
+)  # fmt: skip
 def test_repetition_costs_no_more_than_its_length(bounded, benchmark, text):
     assert not benchmark.score(CALL, text).success
 

@@ -12,15 +12,10 @@ from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 pytestmark = pytest.mark.data
 
 COUNTS = {
-    "level-1-api": 399,
-    "level-2-api": 135,
-    "level-3-batch-inf": 245,
-    "level-1-response": 375,
-    "level-2-response": 103,
-    "level-3-batch-inf-response": 50,
-    "lv3-api-train": 907,
+    "level-1-api": 399, "level-2-api": 135, "level-3-batch-inf": 245, "level-1-response": 375,
+    "level-2-response": 103, "level-3-batch-inf-response": 50, "lv3-api-train": 907,
     "lv3-response-train": 338,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -140,20 +140,14 @@ def test_irrelevance_and_relevance(benchmark):
 @pytest.mark.parametrize(
     "answer",
     [
-        "I cannot help.",
-        "None of the functions can do that.",
-        "Sorry, I can't.",
+        "I cannot help.", "None of the functions can do that.", "Sorry, I can't.",
         "I could call weather.get, but the city (a required value) is missing.",
         "The function(s) listed do not help here: days = 2 is unknown.",
-        "```\nNo function fits.\n```",
-        "[None of them fits.]",
-        "(No function fits.)",
-        "None fits; `weather.get()` does not either.",
-        "weather.get() is for the weather alone.",
-        "我无法回答这个问题。",
-        "[]",
+        "```\nNo function fits.\n```", "[None of them fits.]", "(No function fits.)",
+        "None fits; `weather.get()` does not either.", "weather.get() is for the weather alone.",
+        "我无法回答这个问题。", "[]",
     ],
-)
+)  # fmt: skip
 def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
     assert benchmark.score(_IRRELEVANT, answer) == Score(1.0, True, True)
 
@@ -180,15 +174,10 @@ def test_large_numbers_do_not_hide_a_call(benchmark):
 @pytest.mark.parametrize(
     "value",
     [
-        "len('a') + 1",
-        "b'x' + b'y'",
-        "'%s' % 'a'",
-        "{1} | {2}",
-        "str(f'{1}')",
-        "['a'][0] + 'b'",
+        "len('a') + 1", "b'x' + b'y'", "'%s' % 'a'", "{1} | {2}", "str(f'{1}')", "['a'][0] + 'b'",
         "[" * 70 + "]" * 70,
     ],
-)
+)  # fmt: skip
 def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
     """Officially such calls decode, so a held-out task without a call is not solved by them."""
     call = f"[weather.get(city={value})]"

@@ -173,13 +173,9 @@ def test_what_the_two_rules_of_turns_reward(data_dir):
              for kind, _ in counts}  # fmt: skip
     assert in_full == 191
     assert found == {
-        "reference": (191, 191, 191, 191),
-        "capitals": (130, 3, 0, 3),
-        "letters": (105, 14, 0, 14),
-        "reversed": (72, 35, 0, 35),
-        "everything": (191, 5, 0, 0),
-        "both": (191, 117, 0, 2),
-    }
+        "reference": (191, 191, 191, 191), "capitals": (130, 3, 0, 3), "letters": (105, 14, 0, 14),
+        "reversed": (72, 35, 0, 35), "everything": (191, 5, 0, 0), "both": (191, 117, 0, 2),
+    }  # fmt: skip
 
 
 def test_what_irrelevance_rewards(data_dir):

@@ -571,15 +571,10 @@ def test_verls_columns(tmp_path, form):
           for category, success in (("a/b", 0.0), ("a-b", 1.0), ("a%2Fb", 1.0), ("a|b", 0.0), ("a b", 1.0))),
     ]  # fmt: skip
     assert sums.aggregate(scored) == {
-        "accuracy": pytest.approx(4 / 6),
-        "reward": pytest.approx(4 / 6),
-        "accuracy_sums": 1.0,
-        "accuracy_a%2Fb": 0.0,
-        "accuracy_a-b": 1.0,
-        "accuracy_a%252Fb": 1.0,
-        "accuracy_a|b": 0.0,
+        "accuracy": pytest.approx(4 / 6), "reward": pytest.approx(4 / 6), "accuracy_sums": 1.0,
+        "accuracy_a%2Fb": 0.0, "accuracy_a-b": 1.0, "accuracy_a%252Fb": 1.0, "accuracy_a|b": 0.0,
         "accuracy_a b": 1.0,
-    }
+    }  # fmt: skip
     assert sums.agent_messages(seed) == VERL[0]["prompt"]
     assert sums.score(unseen, r"9 + 9 = 18, so \boxed{18}").success
     tools = _all_seeds(stored("t", TOOLS), checker="call")
@@ -671,18 +666,11 @@ def test_the_same_data_is_the_same_tasks(tmp_path, name, checker, records, refer
 @pytest.mark.parametrize(
     ("answer", "reference"),
     [
-        (71.0, "71"),
-        (-0.0, "0"),
-        (np.float32(71.1), "71.1"),
-        (decimal.Decimal("71"), "71"),
-        (decimal.Decimal("71.50"), "71.5"),
-        (b"Velm", "Velm"),
-        ([decimal.Decimal("3")], ["3"]),
-        (float("nan"), None),
-        (float("inf"), None),
-        (b"\xff", None),
+        (71.0, "71"), (-0.0, "0"), (np.float32(71.1), "71.1"), (decimal.Decimal("71"), "71"),
+        (decimal.Decimal("71.50"), "71.5"), (b"Velm", "Velm"), ([decimal.Decimal("3")], ["3"]),
+        (float("nan"), None), (float("inf"), None), (b"\xff", None),
     ],
-)
+)  # fmt: skip
 def test_an_answer_of_a_table_is_its_text_or_refused(tmp_path, answer, reference):
     (tmp_path / "a.parquet").write_bytes(_parquet([ASKED | {"answer": answer}]))
     benchmark = _all_seeds(tmp_path / "a.parquet")

@@ -88,15 +88,11 @@ def read(
         category=CHORES[room.task].task_type,
         messages=(_message(room),),
         answer={
-            "kind": "episode",
-            "game": "",
-            "split": "",
-            "texts": seed.answer.get("texts") or seed.answer["game"],
-            "grammar": grammar,
-            "room": room.to_json(),
-            **solution,
+            "kind": "episode", "game": "", "split": "",
+            "texts": seed.answer.get("texts") or seed.answer["game"], "grammar": grammar,
+            "room": room.to_json(), **solution,
         },
-    )
+    )  # fmt: skip
 
 
 def fault(task: Task, max_steps: int) -> Rejection | None:

@@ -47,14 +47,10 @@ def read(text: str, seed: Task) -> Task | Rejection:
         seed,
         messages=({"role": "user", "content": prompts.state_text(goal, observations)},),
         answer={
-            "kind": "step",
-            "game": "",
-            "split": "",
-            "grammar": seed.answer["grammar"],
-            "admissible": list(admissible),
-            "action": action,
+            "kind": "step", "game": "", "split": "", "grammar": seed.answer["grammar"],
+            "admissible": list(admissible), "action": action,
         },
-    )
+    )  # fmt: skip
 
 
 def asked(goal: str) -> list[str]:

@@ -38,15 +38,10 @@ INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3
 
 _PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
 CLASSES = {  # class -> module
-    "GorillaFileSystem": "gorilla_file_system",
-    "MathAPI": "math_api",
-    "MessageAPI": "message_api",
-    "TwitterAPI": "posting_api",
-    "TicketAPI": "ticket_api",
-    "TradingBot": "trading_bot",
-    "TravelAPI": "travel_booking",
-    "VehicleControlAPI": "vehicle_control",
-}
+    "GorillaFileSystem": "gorilla_file_system", "MathAPI": "math_api", "MessageAPI": "message_api",
+    "TwitterAPI": "posting_api", "TicketAPI": "ticket_api", "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking", "VehicleControlAPI": "vehicle_control",
+}  # fmt: skip
 _STATELESS = "MathAPI"
 # Names that the official executor rejects before evaluating a call.
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")

@@ -147,13 +147,9 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     if isinstance(truth, Rejection):
         return truth
     answer = {
-        "kind": spec["kind"],
-        "language": spec["language"],
-        "rule": spec["rule"],
-        "ground_truth": truth,
-        "same_tools": listed is None,
-        "reference": reference,
-    }
+        "kind": spec["kind"], "language": spec["language"], "rule": spec["rule"],
+        "ground_truth": truth, "same_tools": listed is None, "reference": reference,
+    }  # fmt: skip
     category = seed.category
     if varies(spec):
         answer["kind"], category = kind_and_category(category, len(truth), len(tools))
