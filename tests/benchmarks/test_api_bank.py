@@ -38,14 +38,8 @@ CALL = Task(
     },
 )  # fmt: skip
 HELD_OUT = dataclasses.replace(CALL, origin="eval")
-REPLY = Task(
-    id="r",
-    benchmark="api_bank",
-    category="level-1-response",
-    messages=CALL.messages,
-    tools=(TOOL,),
-    answer={"kind": "response", "level": 1, "sample": "d", "text": "The reminder was added. Bye."},
-)
+_REPLY = {"kind": "response", "level": 1, "sample": "d", "text": "The reminder was added. Bye."}
+REPLY = Task("r", "api_bank", "level-1-response", CALL.messages, (TOOL,), _REPLY)
 
 
 def _gold(api, kind="str", **parameters):

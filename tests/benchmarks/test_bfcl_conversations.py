@@ -294,12 +294,8 @@ def test_the_order_of_independent_calls_must_be_told(benchmark):
 
 
 def test_withheld_functions_are_the_simulators_too(executable, files):
-    benchmark = _benchmark(
-        data_dir=files,
-        seed_categories=("multi_turn_miss_func",),
-        eval_categories=("multi_turn_miss_func",),
-        seed_fraction=0.5,
-    )
+    of = dict.fromkeys(("seed_categories", "eval_categories"), ("multi_turn_miss_func",))
+    benchmark = _benchmark(data_dir=files, seed_fraction=0.5, **of)
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     assert {task.answer["rule"] for task in (*seeds, *held_out)} == {CONVERSATION}
     assert len(seeds) + len(held_out) == bfcl_tasks.COUNT

@@ -14,6 +14,7 @@ from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN, categories
 from genenv_jax.benchmarks.bfcl.files import find_directory
 from genenv_jax.benchmarks.bfcl.tasks import load, splits
 from genenv_jax.benchmarks.safe_parse import parse_calls
+from tests.benchmarks.bfcl_tasks import of_category
 
 pytestmark = pytest.mark.data
 needs_package = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
@@ -87,12 +88,7 @@ def test_every_reference_answer_passes_its_own_task(data_dir, version):
 @needs_package
 @pytest.mark.parametrize("category", MULTI_TURN)
 def test_every_reference_turn_is_accepted_when_executed(data_dir, category):
-    benchmark = BFCL(
-        data_dir=data_dir,
-        seed_categories=(),
-        eval_categories=(category,),
-        multi_turn_rule="turn_state",
-    )
+    benchmark = of_category(data_dir, category, "turn_state")
     tasks = benchmark.tasks("eval")
     assert len(tasks) == dict(zip(MULTI_TURN, TURNS["v4"], strict=True))[category]
     some = tasks if category == "multi_turn_long_context" else tasks[::10]
@@ -100,22 +96,15 @@ def test_every_reference_turn_is_accepted_when_executed(data_dir, category):
         assert benchmark.score(task, benchmark.agent_answer(task)).success, task.id
         assert not benchmark.score(task, "[]").success
     for task in tasks[::10]:
-        for messages in (
-            benchmark.agent_messages(task),
-            benchmark.simulator_messages(task, SeedStatistics(8, 3)),
-        ):
+        shown = benchmark.simulator_messages(task, SeedStatistics(8, 3))
+        for messages in (benchmark.agent_messages(task), shown):
             assert sum(len(m["content"]) for m in messages) <= prompts.MAX_CHARS
 
 
 @needs_package
 def test_verdicts_do_not_depend_on_what_ran_before(data_dir):
     # The official classes share dictionaries of their modules: nothing may leak between tasks.
-    benchmark = BFCL(
-        data_dir=data_dir,
-        seed_categories=(),
-        eval_categories=("multi_turn_long_context",),
-        multi_turn_rule="conversation",
-    )
+    benchmark = of_category(data_dir, "multi_turn_long_context", "conversation")
     tasks = benchmark.tasks("eval")[::4]
     for task in (*tasks, *reversed(tasks)):
         assert benchmark.score(task, benchmark.agent_answer(task)).success

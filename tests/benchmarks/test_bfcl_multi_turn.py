@@ -258,12 +258,7 @@ def test_multi_turn_is_the_mean_of_its_four(benchmark):
 @pytest.mark.parametrize("category", MULTI_TURN)
 @pytest.mark.parametrize("rule", ["turn_state", "conversation"])
 def test_every_reference_is_accepted_when_executed(executable, tmp_path, category, rule):
-    benchmark = BFCL(
-        data_dir=bfcl_tasks.write(tmp_path),
-        seed_categories=(),
-        eval_categories=(category,),
-        multi_turn_rule=rule,
-    )
+    benchmark = bfcl_tasks.of_category(bfcl_tasks.write(tmp_path), category, rule)
     tasks = benchmark.tasks("eval")
     assert len(tasks) == bfcl_tasks.COUNT * (3 if rule == "turn_state" else 1)
     for task in tasks:

@@ -20,14 +20,9 @@ _TOOL = {
     "description": "Adds a reminder.",
     "input_parameters": {"content": {"type": "str"}, "count": {"type": "int"}},
 }
-CALL = Task(
-    id="c",
-    benchmark="api_bank",
-    category="lv3-api-train",
-    messages=({"role": "user", "content": "User: Remind me."},),
-    tools=(_TOOL,),
-    answer={"kind": "call", "level": 3, "sample": "0"},
-)
+_ASKED = {"role": "user", "content": "User: Remind me."}
+_CALL = {"kind": "call", "level": 3, "sample": "0"}
+CALL = Task("c", "api_bank", "lv3-api-train", (_ASKED,), (_TOOL,), _CALL)
 
 
 def _verdict(request, arguments, described="", name="f"):

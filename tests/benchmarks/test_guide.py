@@ -41,15 +41,9 @@ def run(directory, command):
         "PYTHONPATH": str(ROOT),
         "XLA_FLAGS": COMPILE_FAST,
     }
-    done = subprocess.run(
-        ["bash", "-ec", command],
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    where = {"cwd": directory, "env": environment, "timeout": 900}
+    command = ["bash", "-ec", command]
+    done = subprocess.run(command, **where, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
     return done.stdout
 
