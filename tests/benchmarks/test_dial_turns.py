@@ -19,7 +19,6 @@ from genenv_jax.benchmarks.dial.turns import NO_CHOICE, DialTurns
 from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_calls import FORMS
 
-STEPS = "add 4, if even multiply 3 else add 2, if above 1 subtract 2 else add 1"
 STATEMENT = (
     "Tools: add, subtract, multiply.\nStart at 3. 1 add 4, 2 if even multiply 3 else add 2, "
     "3 if above 1 subtract 2 else add 1."
@@ -29,14 +28,10 @@ GENERATION = (
     "[multiply(2, 3) at 1], 3 if above 1 subtract 2 else add 1 [add(1, 1) at 2]."
 )
 ANSWERS = ["1 add(3, 4)", "2 multiply(2, 3)", "3 add(1, 1)", "4 done 2"]
-PROGRAM = Program(
-    3,
-    (
-        ("add", 4),
-        Choice("even", ("multiply", 3), ("add", 2)),
-        Choice("above 1", ("subtract", 2), ("add", 1)),
-    ),
-)
+CHOICES = (
+    Choice("even", ("multiply", 3), ("add", 2)), Choice("above 1", ("subtract", 2), ("add", 1))
+)  # fmt: skip
+PROGRAM = Program(3, (("add", 4), *CHOICES))
 # What the words mean, told once more.
 CALLED = {"add": lambda a, n: a + n, "subtract": lambda a, n: a - n, "multiply": lambda a, n: a * n}
 TESTED = {

@@ -345,10 +345,8 @@ def test_plans_that_are_right_earn_everything(benchmarks):
         for task in benchmark.tasks("eval"):
             for plan in _right_plans(benchmark, task):
                 score = benchmark.score(task, json.dumps(plan))
-                assert (score.reward, score.success, score.reason) == (1.0, True, ""), (
-                    task.id,
-                    reward,
-                )
+                found = score.reward, score.success, score.reason
+                assert found == (1.0, True, ""), (task.id, reward)
 
 
 def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
