@@ -469,10 +469,8 @@ def test_too_many_calls(dial):
     rng = np.random.default_rng(0)
     for depth, wanted in ((6, Task), (7, base.TOO_DEEP), (8, base.TOO_DEEP)):
         program = dial.random_program(rng, depth)
-        longest = dataclasses.replace(
-            program,
-            calls=tuple(Choice("above 1", ("multiply", 3), ("subtract", 4)) for _ in range(depth)),
-        )
+        choice = Choice("above 1", ("multiply", 3), ("subtract", 4))
+        longest = dataclasses.replace(program, calls=depth * (choice,))
         for one in (program, longest):
             outcome = parsed(dial, dial.simulator_answer(dial.task(one, id="", category="")))
             assert outcome == wanted or isinstance(outcome, wanted if wanted is Task else ())
@@ -480,10 +478,8 @@ def test_too_many_calls(dial):
 
 def test_an_unproven_task_is_played_too(dial):
     """Where all that parses is admitted, its reference may be wrong: nothing raises, nobody wins."""
-    head, steps = (
-        STATEMENT.split(" 3. ")[0],
-        "1 add 4 [multiply(9, 9) at 0], 2 add 1 [add(0, 1) at 7]",
-    )
+    head = STATEMENT.split(" 3. ")[0]
+    steps = "1 add 4 [multiply(9, 9) at 0], 2 add 1 [add(0, 1) at 7]"
     text = f"{head} 9. {steps}."
     task = dial.parse(text, dial.tasks("seed")[0], "new", 0)
     assert dial.verify(task).reason == base.NOT_EXECUTABLE
