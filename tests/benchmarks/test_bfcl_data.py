@@ -186,16 +186,10 @@ def test_what_irrelevance_rewards(data_dir):
     for task in tasks:
         for answer, expected in answers.items():
             name = task.tools[0]["name"] if task.tools else "answer"
-            seed, held_out = (
-                benchmark.score(
-                    dataclasses.replace(task, origin=origin), answer.replace("NAME", name)
-                )
-                for origin in ("seed", "eval")
-            )
-            assert (held_out.reward, held_out.success, held_out.valid) == expected, (
-                task.id,
-                answer,
-            )
+            both = (dataclasses.replace(task, origin=origin) for origin in ("seed", "eval"))
+            seed, held_out = (benchmark.score(of, answer.replace("NAME", name)) for of in both)
+            found = held_out.reward, held_out.success, held_out.valid
+            assert found == expected, (task.id, answer)
             assert (seed.reward, seed.success) == (expected[0], expected[0] == 1.0)
 
 

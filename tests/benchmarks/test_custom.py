@@ -704,10 +704,7 @@ def _dictionary(values, count, name="prompt"):
         (lambda: _dictionary("2 + 2? " * 10**4, 10**4), "more than 1 GiB of questions"),
         (lambda: gzip.compress(_lines([ASKED]) * 10**5), "more than"),
         (lambda: _lines([ASKED]) * 10**5, "more than"),
-        (
-            lambda: _lines([ASKED | {"prompt": f"{n} + 2"} for n in range(200)]),
-            "at most 100 records",
-        ),
+        (lambda: _lines([ASKED | {"prompt": f"{n}?a"} for n in range(200)]), "at most 100 records"),
     ],
 )
 def test_a_file_that_grows_is_refused_before_it_has(bounded, tmp_path, monkeypatch, make, message):
