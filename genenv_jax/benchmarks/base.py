@@ -143,19 +143,15 @@ class Benchmark(abc.ABC):
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out the tasks and all else that was read: a worker reads it again if it needs it."""
         own = type(self)
-        read = {
-            k for k in vars(self) if isinstance(getattr(own, k, None), functools.cached_property)
-        }
+        cached = functools.cached_property
+        read = {key for key in vars(self) if isinstance(getattr(own, key, None), cached)}
         return {k: v for k, v in vars(self).items() if k not in read | {"_loaded", "_examples"}}
 
     def sound(self, candidates: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
         """The candidates that pass `verify` and whose `canonical` form matches no held-out task."""
         taken = {self.canonical(task) for task in held_out}
-        return [
-            task
-            for task in candidates
-            if self.canonical(task) not in taken and self.verify(task) is None
-        ]
+        own = (task for task in candidates if self.canonical(task) not in taken)
+        return [task for task in own if self.verify(task) is None]
 
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
         """A random task of the given difficulty that passes `verify` and is not held out."""
@@ -254,9 +250,8 @@ class Benchmark(abc.ABC):
         if "_examples" not in vars(self):
             seeds = self.tasks("seed")
             if not seeds:
-                raise ValueError(
-                    f"shots = {self.shots}: expected seeds that can be worked examples"
-                )
+                expected = "expected seeds that can be worked examples"
+                raise ValueError(f"shots = {self.shots}: {expected}")
             self._examples = sorted(seeds, key=lambda seed: stable_position(f"shot:{seed.id}"))
         made_of = {self.source(seed) for seed in self._examples if seed.id == task.seed_id}
         made_of.add(self.source(task))
@@ -308,9 +303,8 @@ class Benchmark(abc.ABC):
         system = _RULES.format(rules=rules, given=given, answer=answer)
         parts = [f"Task:\n{self.simulator_answer(seed)}", success_record(statistics)]
         if len(seed.messages) > 1:
-            said = "\n".join(
-                f"{m['role'].capitalize()}: {m['content']}" for m in seed.messages[:-1]
-            )
+            earlier = seed.messages[:-1]
+            said = "\n".join(f"{m['role'].capitalize()}: {m['content']}" for m in earlier)
             parts.insert(0, f"What comes before the prompt, and stays as it is:\n{said}")
         if seed.tools:
             shown = "\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in seed.tools)
@@ -493,11 +487,8 @@ class Episode(abc.ABC):
         if self.result is None:
             self.answers.append(answer)
             said = after_thoughts(answer)
-            after = (
-                Score(0.0, False, False, said.reason)
-                if isinstance(said, Rejection)
-                else self.take(said)
-            )
+            refused = isinstance(said, Rejection)
+            after = Score(0.0, False, False, said.reason) if refused else self.take(said)
             self._messages.append({"role": "assistant", "content": self.shown(answer)})
             if not isinstance(after, Score) and len(self.answers) == self._max_turns:
                 after = self.stop()

@@ -55,11 +55,9 @@ _LINE = "\n"
 _NAME = re.compile(r"[A-Za-z_][\w.\-]{0,255}")
 _EXPECTED = 'expected {"name": ..., "arguments": {...}}'
 _PRINTED = re.compile(r"^print\((.*)\)$", re.DOTALL)
-_FUNCTION = re.compile(
-    r"<function=([^<>]{1,256})>(.*?)(?:</function>|(?=<function=)|\Z)", re.DOTALL
-)
-_PARAMETER = re.compile(
-    r"<parameter=([^<>]{1,256})>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
+_FUNCTION, _PARAMETER = (
+    re.compile(rf"<{tag}=([^<>]{{1,256}})>(.*?)(?:</{tag}>|(?=<{tag}=)|\Z)", re.DOTALL)
+    for tag in ("function", "parameter")
 )
 # A name and its arguments: f{"x": 1}, f[ARGS]{"x": 1}, f<｜tool▁sep｜>{"x": 1}, "function" and a code fence.
 _NAMED = re.compile(
@@ -121,9 +119,7 @@ def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> 
     if form == QWEN3_CODER:
         return "\n".join(_qwen3_coder(name, arguments) for name, arguments in pairs)
     if form == LLAMA_TAGS:
-        return "".join(
-            f"<function={name}>{_dump(arguments)}</function>" for name, arguments in pairs
-        )
+        return "".join(f"<function={name}>{_dump(of)}</function>" for name, of in pairs)
     if form == LLAMA:
         return "; ".join(_dump({"name": name, "parameters": of}) for name, of in pairs)
     written = [_dump({"name": name, "arguments": arguments}) for name, arguments in pairs]

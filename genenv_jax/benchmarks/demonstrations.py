@@ -26,11 +26,9 @@ class Transcript:
     def messages(self) -> list[Message]:
         """The whole transcript as messages."""
         replies = (*self.replies, ())
-        return [
-            message
-            for answer, reply in zip(self.answers, replies, strict=True)
-            for message in ({"role": "assistant", "content": answer}, *reply)
-        ]
+        said = [{"role": "assistant", "content": answer} for answer in self.answers]
+        turns = zip(said, replies, strict=True)
+        return [message for answer, reply in turns for message in (answer, *reply)]
 
 
 Completion = str | Transcript

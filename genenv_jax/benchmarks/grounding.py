@@ -40,9 +40,8 @@ _CODES = {  # short forms that do not have their letters in order
     "gbp": {"pound", "pounds"}, "usd": {"dollar", "dollars"}, "cny": {"yuan"}, "gb": {"uk"},
     "aapl": {"apple"}, "lax": {"angeles"}, "jfk": {"york"},
 }  # fmt: skip
-_RELATIVE = set("today tonight tomorrow yesterday weekend next".split()) | set(
-    "monday tuesday wednesday thursday friday saturday sunday".split()
-)
+_DAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_RELATIVE = set(f"today tonight tomorrow yesterday weekend next {_DAYS}".split())
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:[.][0-9]+)?")
 _DATE = re.compile("[0-9]+[-/][0-9]+[-/][0-9]+")
 # Lists, dates and names of which one word is made: their parts count, too.
@@ -199,9 +198,8 @@ class _Said:
         code = needed[0]
         if not 2 <= len(code) < _STEM or not code.isalpha():
             return False
-        runs = (
-            "".join(self._order[i : i + 3]) for i, w in enumerate(self._order) if w[0] == code[0]
-        )
+        starts = (i for i, word in enumerate(self._order) if word[0] == code[0])
+        runs = ("".join(self._order[i : i + 3]) for i in starts)
         return not self._words.isdisjoint(_CODES.get(code, ())) or any(
             all(letter in rest for letter in code) for rest in map(iter, runs)
         )

@@ -64,9 +64,8 @@ def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Reject
     order = [index for index, _, _ in found]
     if order != list(range(len(headers))):
         names = ", ".join(headers[index] for index in order[:6]) or "none"
-        return Rejection(
-            UNPARSABLE, f"expected the {len(headers)} headers once and in order, found {names}"
-        )
+        expected = f"expected the {len(headers)} headers once and in order"
+        return Rejection(UNPARSABLE, f"{expected}, found {names}")
     if text[: found[0][1]].strip():
         return Rejection(UNPARSABLE, "text before the first header")
     ends = [start for _, start, _ in found[1:]] + [len(text)]

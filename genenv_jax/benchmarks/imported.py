@@ -34,9 +34,8 @@ def find(name: str) -> type:
         )
     if missing := sorted(found.__abstractmethods__):
         raise ValueError(f"{where}: {class_name} lacks {', '.join(missing)}")
-    own = [
-        key for key, kind in inspect.get_annotations(found).items() if "ClassVar" not in str(kind)
-    ]
+    annotations = inspect.get_annotations(found)
+    own = [key for key, kind in annotations.items() if "ClassVar" not in str(kind)]
     if own and "__dataclass_fields__" not in vars(found):
         raise ValueError(
             f"{where}: {class_name} has the options {', '.join(own)} and is no dataclass: expected "
@@ -73,15 +72,12 @@ def _import(where: str, name: Any, form: str) -> tuple[ModuleType, str]:
     try:
         return importlib.import_module(module_name), attribute
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
-            f"{error.name}."
-        ):
-            raise ValueError(
-                f"{where}: there is no module {error.name!r}; expected it in {here} or on PYTHONPATH"
-            ) from None
-        raise ValueError(
-            f"{where}: the module cannot be imported: {type(error).__name__}: {error}{place(error)}"
-        ) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            message = f"there is no module {missing!r}; expected it in {here} or on PYTHONPATH"
+            raise ValueError(f"{where}: {message}") from None
+        detail = f"{type(error).__name__}: {error}{place(error)}"
+        raise ValueError(f"{where}: the module cannot be imported: {detail}") from error
 
 
 def _no(module: ModuleType, kind: str, name: str, is_one: Callable[[Any], bool]) -> str:

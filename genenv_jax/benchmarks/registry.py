@@ -45,9 +45,8 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
     except Exception as error:
         if ":" not in name or isinstance(error, OSError):
             raise
-        raise ValueError(
-            f"{name} cannot be made: {type(error).__name__}: {error}{place(error)}"
-        ) from error
+        detail = f"{type(error).__name__}: {error}{place(error)}"
+        raise ValueError(f"{name} cannot be made: {detail}") from error
     if not benchmark.name:
         raise ValueError(f"{name} lacks an attribute name: expected a text")
     return benchmark
@@ -76,8 +75,7 @@ def _constructor(name: str) -> Callable[..., Benchmark]:
     if ":" in name:
         return imported.find(name)
     if name not in _BENCHMARKS:
-        raise ValueError(
-            f"config.benchmark.name = {name!r}: expected one of {sorted(_BENCHMARKS)}, or module:Class"
-        )
+        expected = f"expected one of {sorted(_BENCHMARKS)}, or module:Class"
+        raise ValueError(f"config.benchmark.name = {name!r}: {expected}")
     module, cls = _BENCHMARKS[name]
     return getattr(importlib.import_module(module), cls)

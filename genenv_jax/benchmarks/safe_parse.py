@@ -15,15 +15,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.task import (
-    EMPTY,
-    NOT_EVALUATED,
-    NOT_TEXT,
-    TOO_DEEP,
-    TOO_LONG,
-    UNPARSABLE,
-    Rejection,
-)
+from genenv_jax.benchmarks import task
+from genenv_jax.benchmarks.task import Rejection
 
 MAX_CHARS = 16_384
 MAX_DEPTH = 64
@@ -38,9 +31,8 @@ _OPERATOR = re.compile(r"[-+~*/%@<>=!&|^.:]|\b(?:not|lambda|if|else|await|for|an
 # separators and operators.  Text between two such tokens does not affect the depth.
 _PYTHON_TOKEN = re.compile(
     r"(?P<prefix>\b[A-Za-z]{1,2})?(?P<quote>'''|\"\"\"|'|\")"
-    r"|(?P<comment>#)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)|(?P<operator>"
-    + _OPERATOR.pattern
-    + ")"
+    r"|(?P<comment>#)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)"
+    rf"|(?P<operator>{_OPERATOR.pattern})"
 )
 _FENCE = re.compile(r"```\w*\s*")
 _JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
@@ -55,15 +47,9 @@ class _NotEvaluatedError(Exception):
 
 
 _ERRORS = (
-    SyntaxError,
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-    AttributeError,
-    AssertionError,
-)
+    SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError,
+    AttributeError, AssertionError,
+)  # fmt: skip
 
 
 def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
@@ -73,14 +59,14 @@ def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
     or TOO_LONG, checked in this order.  U+FFFD (a decoder's mark for bytes that were not UTF-8) is accepted.
     """
     if not isinstance(text, str):
-        return Rejection(NOT_TEXT, f"expected str, got {type(text).__name__}")
+        return Rejection(task.NOT_TEXT, f"expected str, got {type(text).__name__}")
     if not text or text.isspace():
-        return Rejection(EMPTY)
+        return Rejection(task.EMPTY)
     found = _NOT_TEXT.search(text, 0, max_chars)
     if found:
-        return Rejection(NOT_TEXT, f"U+{ord(found.group()):04X} at character {found.start()}")
+        return Rejection(task.NOT_TEXT, f"U+{ord(found.group()):04X} at character {found.start()}")
     if len(text) > max_chars:
-        return Rejection(TOO_LONG, f"{len(text)} characters, limit {max_chars}")
+        return Rejection(task.TOO_LONG, f"{len(text)} characters, limit {max_chars}")
     return None
 
 
@@ -115,7 +101,8 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
         if kind == "quote":
             quote = found["quote"]
             if (found["prefix"] or "").lower() in ("f", "fr", "rf"):
-                return Rejection(NOT_EVALUATED, "formatted string")  # braces contain expressions
+                # Braces contain expressions.
+                return Rejection(task.NOT_EVALUATED, "formatted string")
             position = string_end(text, position, quote, newline_ends=len(quote) == 1)
         elif kind == "comment":
             newline = text.find("\n", position)
@@ -125,10 +112,10 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
             total += 1
             levels.append(0)
             if len(levels) - 1 > max_depth:
-                return Rejection(TOO_DEEP, f"brackets nested beyond {max_depth}")
+                return Rejection(task.TOO_DEEP, f"brackets nested beyond {max_depth}")
         elif kind == "close":
             if len(levels) == 1:
-                return Rejection(UNPARSABLE, "closing bracket without an opening one")
+                return Rejection(task.UNPARSABLE, "closing bracket without an opening one")
             total -= levels.pop()
         elif kind == "comma":
             total -= levels[-1]
@@ -137,7 +124,8 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
             levels[-1] += 1
             total += 1
         if total > _MAX_OPERATORS:
-            return Rejection(TOO_DEEP, f"more than {_MAX_OPERATORS} operators in one expression")
+            detail = f"more than {_MAX_OPERATORS} operators in one expression"
+            return Rejection(task.TOO_DEEP, detail)
     return None
 
 
@@ -152,7 +140,7 @@ def _json_nesting(text: str, max_depth: int) -> Rejection | None:
         elif found.lastgroup == "open":
             depth += 1
             if depth > max_depth:
-                return Rejection(TOO_DEEP, f"nested beyond {max_depth}")
+                return Rejection(task.TOO_DEEP, f"nested beyond {max_depth}")
         else:
             depth -= 1
     return None
@@ -211,10 +199,10 @@ def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH
             parse_constant=_no_constant,
         )
     except (ValueError, RecursionError, MemoryError) as error:
-        return Rejection(UNPARSABLE, _describe(error))
+        return Rejection(task.UNPARSABLE, _describe(error))
     # An escape may encode what `check_text` rejects in plain text.
     if "\\u" in text and any(map(_NOT_TEXT.search, _texts(value))):
-        return Rejection(NOT_TEXT, "escaped control character or lone surrogate")
+        return Rejection(task.NOT_TEXT, "escaped control character or lone surrogate")
     return value
 
 
@@ -249,7 +237,7 @@ def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DE
         repr(value)  # ValueError for such an integer
         return value
     except _ERRORS as error:
-        return Rejection(UNPARSABLE, _describe(error))
+        return Rejection(task.UNPARSABLE, _describe(error))
 
 
 def bracketed(text: str) -> str:
@@ -297,16 +285,16 @@ def parse_calls(
     try:
         tree = _parse_expression(text.strip())
         if not isinstance(tree, ast.List | ast.Tuple):
-            return Rejection(UNPARSABLE, "not a list of calls")
+            return Rejection(task.UNPARSABLE, "not a list of calls")
         if not all(isinstance(element, ast.Call) for element in tree.elts):
-            return Rejection(UNPARSABLE, "an element is not a call")
+            return Rejection(task.UNPARSABLE, "an element is not a call")
         return [_call(element, parameter_order) for element in tree.elts]
     except _OutOfBoundsError as error:
-        return Rejection(TOO_LONG, str(error))
+        return Rejection(task.TOO_LONG, str(error))
     except _NotEvaluatedError as error:
-        return Rejection(NOT_EVALUATED, str(error))
+        return Rejection(task.NOT_EVALUATED, str(error))
     except _ERRORS as error:
-        return Rejection(UNPARSABLE, _describe(error))
+        return Rejection(task.UNPARSABLE, _describe(error))
 
 
 def _call(
@@ -366,19 +354,11 @@ _UNARY = {
     ast.Not: operator.not_,
 }
 _BINARY = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_,
-    ast.BitXor: operator.xor,
-}
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_, ast.BitXor: operator.xor,
+}  # fmt: skip
 
 
 def _arithmetic(node: ast.expr) -> Any:

@@ -65,9 +65,7 @@ class Task:
     tools: tuple[Mapping[str, Any], ...] = ()  # JSON descriptions of the tools that may be called
     answer: Any = None  # JSON specification for the checker (reference calls, gold answers, ...)
     seed_id: str = ""  # id of the task that the simulator was conditioned on; "" for data set tasks
-    origin: str = (
-        "seed"  # "seed" (training data), "generated" (by the simulator) or "eval" (held out)
-    )
+    origin: str = "seed"  # "seed" (training data), "generated" (simulator) or "eval" (held out)
     generation: int = -1  # epoch in which the simulator wrote the task; -1 for data set tasks
 
     def to_json(self) -> dict[str, Any]:
@@ -80,9 +78,8 @@ class Task:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Task:
         """Inverse of `to_json`; raises TypeError if a field is missing or unknown."""
-        return cls(
-            **{**record, "messages": tuple(record["messages"]), "tools": tuple(record["tools"])}
-        )
+        parts = {key: tuple(record[key]) for key in ("messages", "tools")}
+        return cls(**{**record, **parts})
 
 
 @dataclasses.dataclass(frozen=True)

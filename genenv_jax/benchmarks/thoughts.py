@@ -55,6 +55,5 @@ def mean_lengths(total: Mapping[str, int]) -> dict[str, float]:
     """`lengths` from `totals`."""
     if not total["thought_chars"]:
         return {}
-    return {
-        f"{name}_mean": total[name] / total["texts"] for name in ("thought_chars", "answer_chars")
-    }
+    names = ("thought_chars", "answer_chars")
+    return {f"{name}_mean": total[name] / total["texts"] for name in names}

@@ -61,9 +61,8 @@ class ToolBenchmark(Benchmark):
 
     def use_template(self, written_call: str, made: bool = False) -> None:
         if self.tools_in == TEMPLATE and not written_call:
-            raise ValueError(
-                "tools_in = 'template': the model's chat template takes no tools; expected 'text' or 'auto'"
-            )
+            found = "tools_in = 'template': the model's chat template takes no tools"
+            raise ValueError(f"{found}; expected 'text' or 'auto'")
         if written_call and self.tools_in != TEXT:
             self.call_form = form_of(written_call)
 

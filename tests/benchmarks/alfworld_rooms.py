@@ -207,14 +207,12 @@ def differences(
     """Where the engine and the rules part along a game's stored plan, with looks in between."""
     game, rng = benchmark._game(task), random.Random(seed)
     world, running = game.world(grammar), open_game(game, grammar)
-    found = (
-        [] if (running.overview, running.goal) == (world.overview(), game.goal) else ["overview"]
-    )
+    same = (running.overview, running.goal) == (world.overview(), game.goal)
+    found = [] if same else ["overview"]
     try:
         for planned in task.answer["plan"]:
-            looks = [
-                c for c in world.admissible() if c.split()[0] in ("look", "examine", "inventory")
-            ]
+            free = ("look", "examine", "inventory")
+            looks = [command for command in world.admissible() if command.split()[0] in free]
             for command in (rng.choice(looks), commands.translate(planned, grammar)):
                 if list(running.admissible) != list(world.admissible()):
                     return [*found, f"commands before {command}"]

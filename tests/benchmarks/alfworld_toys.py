@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import time
 
 from genenv_jax.benchmarks.alfworld import tasks
 
@@ -134,17 +133,14 @@ def write(root: pathlib.Path) -> pathlib.Path:
 
 
 class FakeGame:
-    """A running game that is won by "open drawer 1", and hangs or dies where it is told to."""
+    """A running game that is won by "open drawer 1"."""
 
     def __init__(self, game: tasks.Game, grammar: str):
         self.goal, self.overview = game.goal, "You see a drawer 1."
         self.admissible, self.won = ("go to drawer 1", "look", "open drawer 1"), False
         self.closed = False
-        self._dangerous = "trial_2" in game.id
 
     def step(self, command: str) -> str:
-        if command == "look" and self._dangerous:
-            time.sleep(3600)
         self.won = command == "open drawer 1"
         return f"{command}: done."
 

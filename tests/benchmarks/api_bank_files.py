@@ -51,13 +51,8 @@ def dialogues(level: int) -> dict[str, list[dict[str, Any]]]:
     found = {}
     for number, (person, chore) in enumerate(zip(_PEOPLE, _CHORES, strict=True)):
         if level == 1:
-            calls = [
-                (
-                    "DeleteReminder",
-                    {"token": token(person), "content": chore, "time": f"{number}:00"},
-                    "ok",
-                )
-            ]
+            entry = {"token": token(person), "content": chore, "time": f"{number}:00"}
+            calls = [("DeleteReminder", entry, "ok")]
             wish = f"This is {person}, {token(person)}. Forget that I {chore} at {number}:00."
         else:
             arguments = {"guest": person, "seats": str(number + 1), "dishes": "['soup', 'pie']"}
@@ -117,22 +112,18 @@ def _level_3_records(replies: bool, training: bool) -> list[dict[str, Any]]:
         seen = f"{_level_3_tool(SEARCH)}\nUser: {sample['requirement']}\n"
         for index, call in enumerate(sample["apis"]):
             text = _printed(call["api_name"], call["input"])
-            record = {
-                "instruction": "Help.",
-                "input": seen + "Generate API Request: ",
-                "output": text,
-            }
+            record = {"instruction": "Help.", "input": f"{seen}Generate API Request: "}
+            record |= {"output": text} | (
+                {} if training else {"sample_id": number, "api_id": index}
+            )
             if not replies:
-                found.append(record | ({} if training else {"sample_id": number, "api_id": index}))
+                found.append(record)
             seen += f"{text}->{call['output']}\n"
         if replies:
             text = f"AI: {sample['response']}" if training else sample["response"]
-            record = {
-                "instruction": "Help.",
-                "input": seen + "Generate AI Response: ",
-                "output": text,
-            }
-            found.append(record | {"sample_id": number, "api_id": len(sample["apis"])})
+            record = {"instruction": "Help.", "input": f"{seen}Generate AI Response: "}
+            record |= {"output": text, "sample_id": number, "api_id": len(sample["apis"])}
+            found.append(record)
     return found
 
 

@@ -41,15 +41,8 @@ QUESTIONS = [
 def entries() -> list[dict]:
     """The records of the file."""
     return [
-        {
-            "Question": question,
-            "Answer": answer,
-            "Q1": first,
-            "A1": [one],
-            "Q2": second,
-            "A2": [two],
-        }
-        for question, answer, first, one, second, two in QUESTIONS
+        {"Question": question, "Answer": answer, "Q1": q1, "A1": [a1], "Q2": q2, "A2": [a2]}
+        for question, answer, q1, a1, q2, a2 in QUESTIONS
     ]
 
 

@@ -210,13 +210,8 @@ def _other_kind(state: dict[str, Any], name: str) -> dict[str, Any] | None:
 
 
 def _deep(found: Conversation, classes: Sequence[str]) -> str:
-    return (
-        json.dumps({**found, "state": {classes[0]: {}}})[:-1]
-        + ', "x": '
-        + 200 * "["
-        + 200 * "]"
-        + "}"
-    )
+    deep = 200 * "[" + 200 * "]"
+    return json.dumps({**found, "state": {classes[0]: {}}})[:-1] + f', "x": {deep}}}'
 
 
 def _again(found: Conversation, classes: Sequence[str]) -> Conversation | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl.backends import scenario
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import (
     CONVERSATION,
     MULTI_TURN,
@@ -58,6 +59,12 @@ def seed_task(kind="parallel", rule="ast", language="python", category="parallel
             "same_tools": True,
         },
     )  # fmt: skip
+
+
+def of_category(directory, category, rule):
+    """BFCL with the held-out tasks of a category of conversations, and no seeds."""
+    options = {"seed_categories": (), "eval_categories": (category,), "multi_turn_rule": rule}
+    return BFCL(data_dir=directory, **options)
 
 
 def generation(tools="same", request="Weather in Rome?", answer="[weather.get(city='Rome')]"):

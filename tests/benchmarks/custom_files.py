@@ -21,6 +21,11 @@ _TABLES = [
     ("Lotus", 4, "Friday"), ("Roma", 2, "Sunday"), ("Mill", 6, "Monday"), ("Anker", 3, "Tuesday"),
     ("Krone", 5, "Thursday"), ("Hafen", 8, "Saturday"),
 ]  # fmt: skip
+_ASKED = [
+    ("capital", "exact", "Which town is the capital of {}, as the atlas has it?", _CAPITALS),
+    ("length", "numeric", "How many metres long is a road of {} kilometres?", _LENGTHS),
+    ("writer", "f1", "Who is said to have written the novel {}, in full?", _WRITERS),
+]
 _KEYS = ("category", "checker", "prompt", "answer")
 _TOOLS = "You may call book(restaurant: text, guests: integer, day: text)."
 
@@ -28,16 +33,9 @@ _TOOLS = "You may call book(restaurant: text, guests: integer, day: text)."
 def records() -> list[dict]:
     """All records, those of a category together."""
     found = [
-        ("capital", "exact", f"Which town is the capital of {land}, as the atlas has it?", town)
-        for land, town in _CAPITALS.items()
-    ]
-    found += [
-        ("length", "numeric", f"How many metres long is a road of {km} kilometres?", metres)
-        for km, metres in _LENGTHS.items()
-    ]
-    found += [
-        ("writer", "f1", f"Who is said to have written the novel {title}, in full?", name)
-        for title, name in _WRITERS.items()
+        (category, checker, asked.format(about), answer)
+        for category, checker, asked, answers in _ASKED
+        for about, answer in answers.items()
     ]
     for name, n, day in _TABLES:
         asked = f"Please book a table for {n} at the {name} on {day}."

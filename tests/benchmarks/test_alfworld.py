@@ -61,10 +61,8 @@ def test_it_says_what_its_games_are(toy):
 
 
 def test_it_needs_neither_jax_nor_the_engine():
-    code = (
-        "import sys, genenv_jax.benchmarks.alfworld.benchmark; "
-        "assert not {'jax', 'textworld', 'alfworld'} & set(sys.modules)"
-    )
+    loaded = "assert not {'jax', 'textworld', 'alfworld'} & set(sys.modules)"
+    code = f"import sys, genenv_jax.benchmarks.alfworld.benchmark; {loaded}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
@@ -75,9 +73,8 @@ def test_the_steps_of_a_game(toy):
     assert [task.answer["action"] for task in seeds] == commands[1:]
     last = toy.text(seeds[-1])
     assert last.startswith("Your task is to: put a clean mug in desk.\n\nYou are in the middle")
-    assert last.endswith(
-        "> clean mug 1 with sinkbasin 1\nYou clean the mug 1 using the sinkbasin 1."
-    )
+    cleaned = "> clean mug 1 with sinkbasin 1\nYou clean the mug 1 using the sinkbasin 1."
+    assert last.endswith(cleaned)
     system, user = toy.agent_messages(seeds[-1])
     assert "put OBJECT in/on PLACE" in system["content"] and "move OBJECT" not in system["content"]
     assert "\nput mug 1 in/on desk 1\n" in user["content"]
@@ -224,15 +221,13 @@ def test_games_that_do_not_count(tmp_path):
     write_game(tmp_path, "valid_unseen", trial="trial_2", solvable=False)
     write_game(tmp_path, "valid_unseen", "pick_two_obj_and_place-MugSliced-None-Desk-1")
     write_game(tmp_path, "valid_unseen", "pick_and_place_with_movable_recep-Mug-Cup-Desk-1")
-    assert [t.id for t in tasks.splits(tmp_path)["valid_unseen"]] == [
-        "valid_unseen/pick_clean_then_place_in_recep-Mug-None-Desk-1/trial_1"
-    ]
+    (only,) = tasks.splits(tmp_path)["valid_unseen"]
+    assert only.id == "valid_unseen/pick_clean_then_place_in_recep-Mug-None-Desk-1/trial_1"
 
 
 def test_games_that_the_expert_does_not_win_are_left_out(toy):
-    write_game(
-        toy.data_dir, "valid_train", trial="trial_9", pddl_problem=PROBLEM.replace("pickup", "")
-    )
+    problem = PROBLEM.replace("pickup", "")
+    write_game(toy.data_dir, "valid_train", trial="trial_9", pddl_problem=problem)
     assert len(toy.games("seed")) == 2
     assert {task.answer["game"][-1] for task in toy.tasks("seed")} == {"1"}
 
@@ -259,9 +254,8 @@ def test_broken_data(tmp_path):
         with pytest.raises(ValueError, match=message) as caught:
             ALFWorld(data_dir=tmp_path).tasks("eval")
         assert str(path) in str(caught.value)
-    with pytest.raises(
-        FileNotFoundError, match="valid_seen does not exist; there are valid_train, valid_unseen"
-    ):
+    message = "valid_seen does not exist; there are valid_train, valid_unseen"
+    with pytest.raises(FileNotFoundError, match=message):
         ALFWorld(data_dir=tmp_path, eval_splits=("valid_seen",)).tasks("eval")
 
 

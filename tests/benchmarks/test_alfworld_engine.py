@@ -139,9 +139,8 @@ def test_verdicts_of_the_official_expert(grammar, directory):
     Of a sample of the games each grammar has every other one.
     """
     recorded = json.loads(WALKTHROUGHS.read_text())["games"]
-    benchmark = ALFWorld(
-        data_dir=directory, eval_protocol="episode", grammar=grammar, max_steps=151
-    )
+    options = {"eval_protocol": "episode", "grammar": grammar, "max_steps": 151}
+    benchmark = ALFWorld(data_dir=directory, **options)
     stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
     played = benchmark.tasks("eval")[::stride]
     for task in played if stride == 1 else played[grammar == "move_to" :: 2]:

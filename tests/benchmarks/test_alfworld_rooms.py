@@ -47,9 +47,8 @@ def test_a_room_becomes_a_game():
     assert room.to_json()["closed"] == ["cabinet 2", "fridge 1"]
     assert rooms.read(room.to_json()) == room
     world = world_of(room)
-    assert world.overview().endswith(
-        "you see a cabinet 2, a cabinet 1, a desk 1, a fridge 1, and a sinkbasin 1."
-    )
+    seen = "you see a cabinet 2, a cabinet 1, a desk 1, a fridge 1, and a sinkbasin 1."
+    assert world.overview().endswith(seen)
     assert room.sentence() == "put a clean mug in desk"
     assert planner.shortest(world) == [
         "go to cabinet 2", "open cabinet 2", "take mug 1 from cabinet 2", "go to sinkbasin 1",
@@ -142,6 +141,7 @@ def _breadth_first(world: World, most: int) -> int | None:
         return (w.here, w.held, frozenset(w.opened), frozenset(w.inside),
                 *(frozenset(members) for members in w.states.values()))  # fmt: skip
 
+    idle = ("look", "inventory", "examine", "examine_object", "close", "slice")
     level, known, length = [world], {key(world)}, 0
     while level and len(known) < most:
         if any(state.won() for state in level):
@@ -149,14 +149,7 @@ def _breadth_first(world: World, most: int) -> int | None:
         following = []
         for state in level:
             for action in state.admissible().values():
-                if action[0] in (
-                    "look",
-                    "inventory",
-                    "examine",
-                    "examine_object",
-                    "close",
-                    "slice",
-                ):
+                if action[0] in idle:
                     continue
                 after = state.copy()
                 after.act(action)
@@ -191,9 +184,8 @@ def test_the_planner_gives_up():
 
 
 def test_a_game_that_the_planner_cannot_decide_is_turned_away(benchmark, monkeypatch):
-    monkeypatch.setattr(
-        planner, "shortest", lambda world: Rejection(planner.UNDECIDED, "no plan within 3 states")
-    )
+    undecided = Rejection(planner.UNDECIDED, "no plan within 3 states")
+    monkeypatch.setattr(planner, "shortest", lambda world: undecided)
     found = benchmark.parse(json.dumps(ROOM), benchmark.tasks("seed")[0], "u", 0)
     assert found.reason == planner.UNDECIDED
 
@@ -230,6 +222,5 @@ def test_the_kinds_are_those_of_the_published_games(data_dir):
                 kind = world.object_kind[thing]
                 if kind in kinds.OBJECTS:
                     assert (thing in world.flags[flag]) == (kind in those), (flag, kind)
-        assert {
-            world.receptacle_kind[r] for r in world.flags["openable"]
-        } <= kinds.CLOSED | kinds.CLOSABLE
+        openable = {world.receptacle_kind[r] for r in world.flags["openable"]}
+        assert openable <= kinds.CLOSED | kinds.CLOSABLE

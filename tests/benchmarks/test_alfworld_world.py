@@ -24,9 +24,8 @@ def wins(world: World, way: list[str]) -> bool:
 
 
 def test_names_are_numbered_from_the_highest_down():
-    names = entity_names(
-        {"desk_bar__minus_1", "desk_bar__plus_2", "sink_bar_1_bar_sinkbasin", "agent1"}
-    )
+    entities = {"desk_bar__minus_1", "desk_bar__plus_2", "sink_bar_1_bar_sinkbasin", "agent1"}
+    names = entity_names(entities)
     assert names == {
         "desk_bar__minus_1": "desk 2", "desk_bar__plus_2": "desk 1",
         "sink_bar_1_bar_sinkbasin": "sinkbasin 1", "agent1": "agent1",
@@ -40,9 +39,8 @@ def test_a_game_by_the_rules():
         "a drawer 2, a drawer 1, and a sinkbasin 1."
     )
     assert world.apply("go to drawer 2") == "The drawer 2 is closed."
-    assert world.apply("open drawer 2") == (
-        "You open the drawer 2. The drawer 2 is open. In it, you see a mug 1."
-    )
+    opened = "You open the drawer 2. The drawer 2 is open. In it, you see a mug 1."
+    assert world.apply("open drawer 2") == opened
     assert "take mug 1 from drawer 2" in world.admissible()
     assert world.apply("take mug 1 from drawer 2") == "You pick up the mug 1 from the drawer 2."
     assert world.apply("inventory") == "You are carrying: a mug 1."
@@ -52,9 +50,8 @@ def test_a_game_by_the_rules():
     assert world.apply("put mug 1 in/on desk 1") == "You put the mug 1 in/on the desk 1."
     assert not world.won()  # it is not clean
     world.apply("take mug 1 from desk 1")
-    assert (
-        world.apply("clean mug 1 with sinkbasin 1") == "You clean the mug 1 using the sinkbasin 1."
-    )
+    cleaned = world.apply("clean mug 1 with sinkbasin 1")
+    assert cleaned == "You clean the mug 1 using the sinkbasin 1."
     world.apply("put mug 1 in/on desk 1")
     assert world.won()
     with pytest.raises(ValueError, match="not possible"):
@@ -63,9 +60,8 @@ def test_a_game_by_the_rules():
 
 def test_the_grammar_of_the_newer_version():
     world = toy(commands.MOVE_TO)
-    assert (
-        world.apply("go to desk 1") == "You arrive at desk 1. On the desk 1, you see a desklamp 1."
-    )
+    arrived = world.apply("go to desk 1")
+    assert arrived == "You arrive at desk 1. On the desk 1, you see a desklamp 1."
     assert "help" in world.admissible()
     for command in PLAN:
         world.apply(commands.translate(command, commands.MOVE_TO))
@@ -101,10 +97,8 @@ def test_what_is_no_problem(text):
 
 def test_every_game_is_won_within_fifty_steps(alfworld_dir):
     directory = tasks.find_directory(alfworld_dir)
-    worlds = {
-        split: [game.world() for game in tasks.load(directory, split)]
-        for split in tasks.available(directory)
-    }
+    games = {split: tasks.load(directory, split) for split in tasks.available(directory)}
+    worlds = {split: [game.world() for game in of] for split, of in games.items()}
     likely = expert.likelihood(worlds["valid_train"])
     for world in itertools.chain(*worlds.values()):
         shortest = len(planner.shortest(world))
@@ -144,10 +138,8 @@ def test_what_only_some_games_have(tmp_path):
     for command in ("go to countertop 1", "take apple 1 from countertop 1", "go to microwave 1"):
         world.apply(command)
     assert "examine apple 1" in world.admissible()
-    assert (
-        world.apply("heat apple 1 with microwave 1")
-        == "You heat the apple 1 using the microwave 1."
-    )
+    heated = world.apply("heat apple 1 with microwave 1")
+    assert heated == "You heat the apple 1 using the microwave 1."
     hot = world.copy()
     hot.apply("go to fridge 1")
     hot.apply("cool apple 1 with fridge 1")

@@ -32,24 +32,14 @@ CALL = Task(
     messages=({"role": "user", "content": "User: Remind Ann and Bob twice to buy bread."},),
     tools=(TOOL,),
     answer={
-        "kind": "call",
-        "level": 1,
-        "sample": "d",
-        "name": "AddReminder",
+        "kind": "call", "level": 1, "sample": "d", "name": "AddReminder",
         "parameters": {"content": "buy fresh bread", "count": "2", "people": "['Ann', 'Bob']"},
-        "types": {"content": "str", "count": "int", "people": "list(str)"},
-        "target": "",
+        "types": {"content": "str", "count": "int", "people": "list(str)"}, "target": "",
     },
-)
+)  # fmt: skip
 HELD_OUT = dataclasses.replace(CALL, origin="eval")
-REPLY = Task(
-    id="r",
-    benchmark="api_bank",
-    category="level-1-response",
-    messages=CALL.messages,
-    tools=(TOOL,),
-    answer={"kind": "response", "level": 1, "sample": "d", "text": "The reminder was added. Bye."},
-)
+_REPLY = {"kind": "response", "level": 1, "sample": "d", "text": "The reminder was added. Bye."}
+REPLY = Task("r", "api_bank", "level-1-response", CALL.messages, (TOOL,), _REPLY)
 
 
 def _gold(api, kind="str", **parameters):
@@ -373,12 +363,8 @@ def test_held_out_calls_with_what_nobody_asked_for_earn_nothing(data_dir):
 
 def test_rouge_l_equals_the_package(splits):
     package = pytest.importorskip("rouge").Rouge()
-    replies = [
-        task.answer["text"]
-        for name, tasks in splits.items()
-        if records.SPLITS[name].kind == records.RESPONSE
-        for task in tasks
-    ]
+    of_replies = [name for name in splits if records.SPLITS[name].kind == records.RESPONSE]
+    replies = [task.answer["text"] for name in of_replies for task in splits[name]]
     shifted = replies[7:] + replies[:7]
     pairs = list(zip(replies, shifted, strict=True))
     pairs += [(text, text.lower()[: len(text) // 2] + ".  . x") for text in replies]
@@ -432,16 +418,12 @@ def test_hostile_replies_in_bounded_time(bounded, benchmark, name):
 @pytest.mark.parametrize(
     "text",
     [
-        "[A(" + "x=' , " * 2_000 + ")]",
-        "[A(x='" + "' " * 4_000 + ")]",
-        "[A(x='" + "', a" * 1_600 + ")]",
-        "[A(x=" + ", " * 4_000 + ")]",
-        "[A(x=" + "[" * 8_000 + ")]",
-        "[A(" * 2_600 + ")]",
-        "[A(x='1'" + " " * 8_000 + ")]",
+        "[A(" + "x=' , " * 2_000 + ")]", "[A(x='" + "' " * 4_000 + ")]",
+        "[A(x='" + "', a" * 1_600 + ")]", "[A(x=" + ", " * 4_000 + ")]",
+        "[A(x=" + "[" * 8_000 + ")]", "[A(" * 2_600 + ")]", "[A(x='1'" + " " * 8_000 + ")]",
         "\n" * 4_000 + "[a" * 2_000,
     ],
-)
+)  # fmt: skip
 def test_repetition_costs_no_more_than_its_length(bounded, benchmark, text):
     assert not benchmark.score(CALL, text).success
 
@@ -541,9 +523,8 @@ def test_the_template_shows_what_a_search_found():
     found = {"name": "Run", "input_parameters": {"far": {"type": "int", "description": None}}}
     dialogue = f"User: Run.\nAPI-Request: [ToolSearcher(keywords='run')]->{[found]}"
     messages = ({"role": "user", "content": dialogue},)
-    searched = dataclasses.replace(
-        CALL, messages=messages, answer={**_gold("Run", "int", far="3"), "level": 3}
-    )
+    answer = {**_gold("Run", "int", far="3"), "level": 3}
+    searched = dataclasses.replace(CALL, messages=messages, answer=answer)
     tools, (system, _) = _shown(searched)
     assert [tool["name"] for tool in tools] == ["AddReminder", "Run"]
     assert tools[1]["parameters"]["properties"]["far"]["type"] == "integer"

@@ -12,15 +12,10 @@ from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 pytestmark = pytest.mark.data
 
 COUNTS = {
-    "level-1-api": 399,
-    "level-2-api": 135,
-    "level-3-batch-inf": 245,
-    "level-1-response": 375,
-    "level-2-response": 103,
-    "level-3-batch-inf-response": 50,
-    "lv3-api-train": 907,
+    "level-1-api": 399, "level-2-api": 135, "level-3-batch-inf": 245, "level-1-response": 375,
+    "level-2-response": 103, "level-3-batch-inf-response": 50, "lv3-api-train": 907,
     "lv3-response-train": 338,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +33,8 @@ def test_splits_have_the_official_number_of_tasks(splits):
 
 
 def test_levels_hold_the_official_number_of_tool_searches_and_samples(splits):
-    searches = {
-        name: sum(task.answer["name"] == records.TOOL_SEARCHER for task in splits[name])
-        for name in ("level-1-api", "level-2-api", "level-3-batch-inf")
-    }
-    assert searches == {"level-1-api": 0, "level-2-api": 45, "level-3-batch-inf": 114}
+    for name, count in {"level-1-api": 0, "level-2-api": 45, "level-3-batch-inf": 114}.items():
+        assert sum(task.answer["name"] == records.TOOL_SEARCHER for task in splits[name]) == count
     assert len({task.answer["sample"] for task in splits["level-3-batch-inf"]}) == 50
     called = {task.answer["name"] for task in splits["level-1-api"]}
     assert len(called) == 49
@@ -56,10 +48,8 @@ def test_gold_parameters_are_the_dialogues_and_agree_with_what_is_printed(splits
         printed = json.loads((directory / records.SPLITS[name].path).read_text())
         for record, task in zip(printed, splits[name], strict=True):
             call = calls.read_call(record["expected_output"], 4096)
-            assert (call.name, dict(call.arguments)) == (
-                task.answer["name"],
-                task.answer["parameters"],
-            )
+            gold = task.answer["name"], task.answer["parameters"]
+            assert (call.name, dict(call.arguments)) == gold
             lists += any(value.startswith("[") for value in call.arguments.values())
     assert lists == 41
 
@@ -69,11 +59,8 @@ def test_found_apis_bring_their_parameters_types(splits):
     assert task.answer["types"]["time"] == "str"
     weather = [t for t in splits["level-3-batch-inf"] if "latitude" in t.answer["parameters"]]
     assert weather and all(t.answer["types"]["latitude"] == "float" for t in weather)
-    targets = [
-        t.answer["target"]
-        for t in splits["level-3-batch-inf"]
-        if t.answer["name"] == records.TOOL_SEARCHER
-    ]
+    answers = [task.answer for task in splits["level-3-batch-inf"]]
+    targets = [of["target"] for of in answers if of["name"] == records.TOOL_SEARCHER]
     assert len(targets) == 114 and all(targets)
 
 

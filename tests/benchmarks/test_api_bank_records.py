@@ -29,21 +29,16 @@ def test_calls_and_replies_of_three_levels(directory):
     assert ada.messages == ({"role": "user", "content": wish},)
     assert [tool["name"] for tool in ada.tools] == ["DeleteReminder", "BookTable"]
     # The database has the first reminder at another time, the second at this one.
-    assert [task.answer.get("exact") for task in splits["level-1-api"][:3]] == [
-        ["content"],
-        None,
-        None,
-    ]
+    exact = [task.answer.get("exact") for task in splits["level-1-api"][:3]]
+    assert exact == [["content"], None, None]
     search, book = splits["level-2-api"][:2]
     assert search.answer["target"] == "BookTable" and search.answer["name"] == "ToolSearcher"
     # The search of the conversation brings the types.
     kinds = {"guest": "str", "seats": "int", "dishes": "list(str)"}
     assert book.id.endswith(":2") and book.answer["types"] == kinds
     assert book.answer["parameters"]["dishes"] == "['soup', 'pie']"
-    assert (
-        "API-Request: [ToolSearcher(keywords='book a table')]->{'name'"
-        in book.messages[0]["content"]
-    )
+    searched = "API-Request: [ToolSearcher(keywords='book a table')]->{'name'"
+    assert searched in book.messages[0]["content"]
     last = splits["level-3-batch-inf"][-1]
     assert last.id == "level-3-batch-inf:7:1" and last.answer["parameters"]["seats"] == "9"
     assert last.tools[0]["name"] == "ToolSearcher" and last.answer["types"] == kinds

@@ -22,9 +22,8 @@ STEPS = [
     {"question": "Who wrote The Long Walk Home?", "answers": ["ann miller", "a. miller"]},
     {"question": "Where was Ann Miller born?", "answers": ["port albert"]},
 ]
-TASK = records.make_task(
-    "t", "Where was the author of The Long Walk Home born?", ["Port Albert"], STEPS, origin="eval"
-)
+QUESTION = "Where was the author of The Long Walk Home born?"
+TASK = records.make_task("t", QUESTION, ["Port Albert"], STEPS, origin="eval")
 ONE_HOP = records.make_task("o", "Where was Ann Miller born?", ["Port Albert", "Albert"], [])
 
 
@@ -175,13 +174,10 @@ def test_no_answer_is_not_valid(benchmark):
 @pytest.mark.parametrize(
     "text",
     [
-        "<answer>" * 1_000,
-        "<answer></answer>" * 480,
-        "<search>" * 1_000,
-        "the " * 2_000,
+        "<answer>" * 1_000, "<answer></answer>" * 480, "<search>" * 1_000, "the " * 2_000,
         "a" * 8_000,
     ],
-)
+)  # fmt: skip
 def test_repetition_costs_little(bounded, text):
     assert not Bamboogle().score(TASK, text).success
     Bamboogle(mode="search").episode(TASK).step(text)
@@ -354,9 +350,8 @@ def test_prompts_state_what_is_needed(questions, benchmark):
 
 
 def test_questions_whose_steps_lead_elsewhere_are_no_seeds(questions, benchmark):
-    faults = collections.Counter(
-        rejection.reason for task in questions if (rejection := benchmark.verify(task))
-    )
+    verdicts = filter(None, map(benchmark.verify, questions))
+    faults = collections.Counter(rejection.reason for rejection in verdicts)
     assert faults == {generation.BAD_STEPS: {12: 1, 125: 11}[len(questions)]}
 
 
@@ -417,12 +412,9 @@ def test_bad_generations_have_a_reason(benchmark, text, reason):
         ({"seed_fraction": -0.1}, r"seed_fraction = -0.1: expected a number in \[0, 1\]"),
         ({"max_eval": -2}, "max_eval = -2: expected"),
         ({"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
-        (
-            {"judge_url": "http://a:b@x", "judge_model": "m"},
-            "judge_url: expected .* and no key in it",
-        ),
+        ({"judge_url": "http://a:b@x", "judge_model": "m"}, "judge_url: expected .* and no key in it"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         Bamboogle(**options)
@@ -436,15 +428,11 @@ def test_three_published_copies_agree(data_dir):
     directory = records.find_directory(data_dir)
     tasks = records.load(directory, verify_files=True)
     ours = [(task.messages[0]["content"], task.answer["answers"][0]) for task in tasks]
-    lines = (directory / "agentic-rag__test.jsonl").read_text().splitlines()
-    second = [
-        (row["prompt"][0]["content"].strip(), row["reward_model"]["ground_truth"].strip())
-        for row in map(json.loads, lines)
-    ]
-    third = [
-        (row["Question"].strip(), row["answer"][0].strip())
-        for row in json.loads((directory / "SimpleDeepSearcher__bamboogle.json").read_text())
-    ]
+    rows = map(json.loads, (directory / "agentic-rag__test.jsonl").read_text().splitlines())
+    second = [(row["prompt"][0]["content"], row["reward_model"]["ground_truth"]) for row in rows]
+    rows = json.loads((directory / "SimpleDeepSearcher__bamboogle.json").read_text())
+    third = [(row["Question"], row["answer"][0]) for row in rows]
+    second, third = ([tuple(map(str.strip, pair)) for pair in of] for of in (second, third))
     assert ours == second == third and len(ours) == 125
     data_files.verify("bamboogle", directory)
 

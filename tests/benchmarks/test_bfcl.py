@@ -25,23 +25,24 @@ def _parse(benchmark, text, seed=None):
     return benchmark.parse(text, seed or seed_task(), "g0", 3)
 
 
-def test_constructor_names_what_is_wrong():
-    with pytest.raises(
-        ValueError, match=r"'simple',\): expected a list of names among simple_python"
-    ):
-        BFCL(seed_categories=("simple",))
-    with pytest.raises(ValueError, match="v5"):
-        BFCL(version="v5")
-    with pytest.raises(ValueError, match="seed_fraction"):
-        BFCL(seed_fraction=1.5)
-    with pytest.raises(ValueError, match="reward = 'f1': expected one of exact, graded"):
-        BFCL(reward="f1")
-    with pytest.raises(ValueError, match="'graded': expected seeds whose calls are not executed"):
-        BFCL(reward="graded", multi_turn_rule="turn_state")
-    with pytest.raises(ValueError, match="'seed' or 'eval'"):
-        BFCL().tasks("train")
-    with pytest.raises(FileNotFoundError, match="GENENV_DATA"):
-        BFCL(data_dir="nowhere").tasks("seed")
+def _held_out(task):
+    return dataclasses.replace(task, origin="eval")
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        (r"'simple',\): expected a list of names among simple_python", {"seed_categories": ("simple",)}),
+        ("v5", {"version": "v5"}),
+        ("seed_fraction", {"seed_fraction": 1.5}),
+        ("reward = 'f1': expected one of exact, graded", {"reward": "f1"}),
+        ("'graded': expected seeds whose calls are not executed",
+         {"reward": "graded", "multi_turn_rule": "turn_state"}),
+    ],
+)  # fmt: skip
+def test_constructor_names_what_is_wrong(message, options):
+    with pytest.raises(ValueError, match=message):
+        BFCL(**options)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_a_graded_reward_counts_names_arguments_and_values(benchmark, rule, trut
     task = seed_task("simple" if len(truth) == 1 else "parallel", rule, truth=truth)
     exact, graded = benchmark.score(task, answer), BFCL(reward="graded").score(task, answer)
     assert graded == dataclasses.replace(exact, reward=pytest.approx(sixths / 6))
-    held_out = dataclasses.replace(task, origin="eval")
+    held_out = _held_out(task)
     assert BFCL(reward="graded").score(held_out, answer) == benchmark.score(held_out, answer)
 
 
@@ -119,89 +120,69 @@ def test_where_no_call_is_compared_nothing_is_graded(benchmark, kind):
         assert BFCL(reward="graded").score(task, answer) == benchmark.score(task, answer)
 
 
+_IRRELEVANT = seed_task("irrelevance", category="irrelevance", truth=[])
+_RELEVANT = seed_task("relevance", category="live_relevance", truth=[])
+
+
 def test_irrelevance_and_relevance(benchmark):
-    irrelevance = seed_task("irrelevance", category="irrelevance", truth=[])
-    for answer in ("I cannot help.", "[]"):
-        assert benchmark.score(irrelevance, answer) == Score(1.0, True, True)
     call = "[weather.get(city='Oslo')]"
-    assert benchmark.score(irrelevance, call) == Score(0.0, False, True, "decoder_success")
-    relevance = seed_task("relevance", category="live_relevance", truth=[])
-    assert benchmark.score(relevance, call).success
-    assert benchmark.score(relevance, "No.") == Score(0.0, False, False, "decoder_failed")
-    assert not benchmark.score(relevance, "[]").success
-    for task in (irrelevance, relevance):
+    assert benchmark.score(_IRRELEVANT, call) == Score(0.0, False, True, "decoder_success")
+    assert benchmark.score(_RELEVANT, call).success
+    assert benchmark.score(_RELEVANT, "No.") == Score(0.0, False, False, "decoder_failed")
+    assert not benchmark.score(_RELEVANT, "[]").success
+    for task, answer, wrong in ((_IRRELEVANT, "[]", call), (_RELEVANT, call, "[]")):
         assert benchmark.verify(task) is None
-        answer = "[]" if task is irrelevance else call
         made = _parse(benchmark, generation(answer=answer), task)
         assert benchmark.verify(made) is None
-        wrong = generation(answer=call if task is irrelevance else "[]")
-        assert _parse(benchmark, wrong, task).reason == base.BAD_ANSWER
+        assert _parse(benchmark, generation(answer=wrong), task).reason == base.BAD_ANSWER
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        "None of the functions can do that.",
-        "Sorry, I can't.",
+        "I cannot help.", "None of the functions can do that.", "Sorry, I can't.",
         "I could call weather.get, but the city (a required value) is missing.",
         "The function(s) listed do not help here: days = 2 is unknown.",
-        "```\nNo function fits.\n```",
-        "[None of them fits.]",
-        "(No function fits.)",
-        "None fits; `weather.get()` does not either.",
-        "weather.get() is for the weather alone.",
-        "我无法回答这个问题。",
-        "[]",
+        "```\nNo function fits.\n```", "[None of them fits.]", "(No function fits.)",
+        "None fits; `weather.get()` does not either.", "weather.get() is for the weather alone.",
+        "我无法回答这个问题。", "[]",
     ],
-)
+)  # fmt: skip
 def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
-    task = seed_task("irrelevance", category="irrelevance", truth=[])
-    assert benchmark.score(task, answer) == Score(1.0, True, True)
+    assert benchmark.score(_IRRELEVANT, answer) == Score(1.0, True, True)
 
 
 @pytest.mark.parametrize("form", ["", *BROKEN.values()])
 def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, form):
     """The official rule counts it as correct, and so does the score of held-out tasks."""
     answer = form.format("weather.get")
-    task = seed_task("irrelevance", category="irrelevance", truth=[])
-    assert benchmark.score(task, answer) == Score(0.0, False, False, NO_REFUSAL)
-    held_out = dataclasses.replace(task, origin="eval")
-    assert benchmark.score(held_out, answer) == Score(0.0, True, False, NO_REFUSAL)
-    toolless = dataclasses.replace(task, tools=())
+    assert benchmark.score(_IRRELEVANT, answer) == Score(0.0, False, False, NO_REFUSAL)
+    assert benchmark.score(_held_out(_IRRELEVANT), answer) == Score(0.0, True, False, NO_REFUSAL)
+    toolless = dataclasses.replace(_IRRELEVANT, tools=())
     assert benchmark.score(toolless, "(((").reason == NO_REFUSAL
     assert benchmark.score(toolless, "There is no function (not one).").reward == 1.0
 
 
 def test_large_numbers_do_not_hide_a_call(benchmark):
-    task = seed_task("irrelevance", category="irrelevance", truth=[])
-    written = benchmark.score(task, "[weather.get(days=10**100)]")
+    written = benchmark.score(_IRRELEVANT, "[weather.get(days=10**100)]")
     assert written == Score(0.0, False, True, "decoder_success")
     # Officially a call as well; its value is not worked out here.
-    beyond = benchmark.score(task, "[weather.get(days=10**1000)]")
+    beyond = benchmark.score(_IRRELEVANT, "[weather.get(days=10**1000)]")
     assert beyond == Score(0.0, False, False, base.TOO_LONG)
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        "len('a') + 1",
-        "b'x' + b'y'",
-        "'%s' % 'a'",
-        "{1} | {2}",
-        "str(f'{1}')",
-        "['a'][0] + 'b'",
+        "len('a') + 1", "b'x' + b'y'", "'%s' % 'a'", "{1} | {2}", "str(f'{1}')", "['a'][0] + 'b'",
         "[" * 70 + "]" * 70,
     ],
-)
+)  # fmt: skip
 def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
     """Officially such calls decode, so a held-out task without a call is not solved by them."""
-    task = dataclasses.replace(
-        seed_task("irrelevance", category="irrelevance", truth=[]), origin="eval"
-    )
-    assert benchmark.score(task, f"[weather.get(city={value})]") == Score(
-        0.0, False, False, NO_REFUSAL
-    )
-    assert not benchmark.score(seed_task("simple"), f"[weather.get(city={value})]").success
+    call = f"[weather.get(city={value})]"
+    assert benchmark.score(_held_out(_IRRELEVANT), call) == Score(0.0, False, False, NO_REFUSAL)
+    assert not benchmark.score(seed_task("simple"), call).success
 
 
 @pytest.mark.parametrize(
@@ -216,29 +197,22 @@ def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
     ],
 )
 def test_prose_that_is_not_read_is_no_call_and_pays_nothing(benchmark, answer, success):
-    task = seed_task("irrelevance", category="irrelevance", truth=[])
-    held_out = dataclasses.replace(task, origin="eval")
-    assert benchmark.score(held_out, answer).success == success
-    assert benchmark.score(task, answer).reward == 0.0
+    assert benchmark.score(_held_out(_IRRELEVANT), answer).success == success
+    assert benchmark.score(_IRRELEVANT, answer).reward == 0.0
 
 
 def test_relevance_pays_for_a_call_of_a_listed_function(benchmark):
-    task = seed_task("relevance", category="live_relevance", truth=[])
     for call in ("[x()]", "print()", "[weather.get()]", "[weather.get(city='Oslo', x=1)]"):
-        assert benchmark.score(task, call) == Score(0.0, False, True, "no_such_call")
-        held_out = dataclasses.replace(task, origin="eval")
-        assert benchmark.score(held_out, call) == Score(0.0, True, True)
-    assert benchmark.score(task, "[weather.get(city='Oslo')]").reward == 1.0
+        assert benchmark.score(_RELEVANT, call) == Score(0.0, False, True, "no_such_call")
+        assert benchmark.score(_held_out(_RELEVANT), call) == Score(0.0, True, True)
+    assert benchmark.score(_RELEVANT, "[weather.get(city='Oslo')]").reward == 1.0
 
 
 def test_static_match_takes_positional_arguments_and_defaults(benchmark):
     truth = [{"weather.get": {"city": ["Oslo"], "days": ["", 1]}}, {"book": {"guests": [2]}}]
     task = seed_task(rule="static_match", category="multi_turn_long_context", truth=truth)
-    for answer in (
-        "[weather.get('Oslo'), book(2)]",
-        "[weather.get('Oslo', days=1), book(guests=2)]",
-    ):
-        assert benchmark.score(task, answer) == Score(1.0, True, True)
+    for written in ("weather.get('Oslo'), book(2)", "weather.get('Oslo', days=1), book(guests=2)"):
+        assert benchmark.score(task, f"[{written}]") == Score(1.0, True, True)
     for answer in (
         "[weather.get('OSLO'), book(2)]",
         "[weather.get('Os-lo'), book(2)]",
@@ -253,10 +227,8 @@ def test_static_match_takes_positional_arguments_and_defaults(benchmark):
     assert benchmark.score(free, "[book(guests=2), weather.get(city='OSLO')]").reward == 1.0
     assert not benchmark.score(task, "[weather.get('Oslo', 2), book(2)]").success
     assert benchmark.score(task, "[weather.get('Oslo')]").reason == "wrong_count"
-    assert (
-        benchmark.score(task, "[weather.get('Oslo', 1, 'C', 4), book(2)]").reason
-        == "decoder_failed"
-    )
+    many = benchmark.score(task, "[weather.get('Oslo', 1, 'C', 4), book(2)]")
+    assert many.reason == "decoder_failed"
     made = _parse(benchmark, generation(answer="[weather.get('Rome'), book(3)]"), task)
     assert benchmark.verify(made) is None
     assert made.answer["ground_truth"][0]["weather.get"] == {"city": ["Rome"], "days": ["", 1]}
@@ -267,9 +239,8 @@ def test_static_match_takes_positional_arguments_and_defaults(benchmark):
 def test_agent_prompt_shows_every_tool_and_the_tasks_system_message(benchmark):
     seed = seed_task()
     system = {"role": "system", "content": "Speak kindly."}
-    messages = benchmark.agent_messages(
-        dataclasses.replace(seed, messages=(system, *seed.messages))
-    )
+    asked = dataclasses.replace(seed, messages=(system, *seed.messages))
+    messages = benchmark.agent_messages(asked)
     assert [m["role"] for m in messages] == ["system", "user"]
     text = messages[0]["content"]
     assert text.endswith("Speak kindly.") and messages[1] == seed.messages[0]
@@ -361,12 +332,9 @@ def test_simulator_prompt_carries_task_and_record(benchmark, attempts, successes
 
 def _results(counts, rule="ast"):
     return [
-        (
-            seed_task(category=category, rule=rule),
-            Score(float(index < passed), index < passed, True),
-        )
+        (seed_task(category=category, rule=rule), Score(float(success), success, True))
         for category, (passed, total) in counts.items()
-        for index in range(total)
+        for success in (index < passed for index in range(total))
     ]
 
 
@@ -417,11 +385,9 @@ def test_the_turns_of_a_conversation_stay_together(bfcl_dir):
 
 def test_base_and_long_context_conversations_share_a_side(bfcl_dir):
     benchmark = BFCL(data_dir=bfcl_dir, seed_categories=("multi_turn_base",))
-    numbers = [
-        {task.id.split(":")[0].rsplit("_", 1)[1] for task in benchmark.tasks(split)}
-        for split in ("seed", "eval")
-    ]
-    assert not numbers[0] & numbers[1] and all(numbers)
+    ids = ([task.id.split(":")[0] for task in benchmark.tasks(split)] for split in ("seed", "eval"))
+    seeds, held_out = ({task_id.rsplit("_", 1)[1] for task_id in of} for of in ids)
+    assert seeds and held_out and not seeds & held_out
 
 
 # -- tools in the chat template -----------------------------------------------------------------------------
@@ -470,11 +436,10 @@ def test_calls_as_the_template_asks_for_them(shown_in_template, answer, reason, 
 
 
 def test_a_refusal_and_a_call_where_none_fits(shown_in_template):
-    task = seed_task(kind="irrelevance", category="irrelevance", truth=[])
-    for refusal in (shown_in_template.agent_answer(task), "[]"):
-        assert shown_in_template.score(task, refusal).reward == 1
-    assert shown_in_template.score(task, f"<tool_call>{RIGHT}</tool_call>").reward == 0
-    assert not shown_in_template.score(task, f"<tool_call>{RIGHT}</tool_call>").success
+    for refusal in (shown_in_template.agent_answer(_IRRELEVANT), "[]"):
+        assert shown_in_template.score(_IRRELEVANT, refusal).reward == 1
+    called = shown_in_template.score(_IRRELEVANT, f"<tool_call>{RIGHT}</tool_call>")
+    assert called.reward == 0 and not called.success
 
 
 @pytest.mark.parametrize(
@@ -498,9 +463,8 @@ def test_java_values_are_strings(shown_in_template):
         "city": {"type": "String", "description": "The city."},
         "days": {"type": "integer", "description": "Days."},
     }}}  # fmt: skip
-    task = dataclasses.replace(
-        seed_task("simple", language="java", category="simple_java", truth=truth), tools=(tool,)
-    )
+    task = seed_task("simple", language="java", category="simple_java", truth=truth)
+    task = dataclasses.replace(task, tools=(tool,))
     shown = json.loads(shown_in_template.agent_messages(task)[0]["content"])[0]["function"]
     days = shown["parameters"]["properties"]["days"]
     assert days == {"type": "string", "description": "Days. A java integer, written as a string."}
@@ -514,11 +478,9 @@ def test_java_values_are_strings(shown_in_template):
 
 def test_earlier_answers_are_shown_in_the_templates_form(shown_in_template):
     task = seed_task()
+    booked = '<tool_call>\n{"name": "book", "arguments": {"guests": 2}}\n</tool_call>'
     for said, shown in (
-        (
-            "[book(guests=2)]",
-            '<tool_call>\n{"name": "book", "arguments": {"guests": 2}}\n</tool_call>',
-        ),
+        ("[book(guests=2)]", booked),
         ("[book(guests={2})]", "[book(guests={2})]"),  # a set, which JSON does not have
         ("Done.", "Done."),
     ):
@@ -530,10 +492,8 @@ def test_earlier_answers_are_shown_in_the_templates_form(shown_in_template):
 def test_functions_that_do_not_fit_the_template_stand_in_the_text(shown_in_template):
     many = [{**WEATHER, "name": f"weather.get{n}"} for n in range(60)]
     task = dataclasses.replace(seed_task(), tools=tuple(many))
-    assert [message["role"] for message in shown_in_template.agent_messages(task)] == [
-        "system",
-        "user",
-    ]
+    roles = [message["role"] for message in shown_in_template.agent_messages(task)]
+    assert roles == ["system", "user"]
 
 
 def test_a_conversation_in_the_template_is_shortened_to_fit():

@@ -243,11 +243,8 @@ def test_unknown_source_types_raise():
     [
         ("java", '[A.f(x=1, y="q", z=\'ab\')]', {"x": "1", "y": "q", "z": "ab"}),
         ("java", "A.f(x=new int[]{1, 2})", {"x": "new int[]{1,2}"}),
-        (
-            "java",
-            "A.f(x=new ArrayList<>(Arrays.asList(1,2)))",
-            {"x": "new ArrayList<>(Arrays.asList(1,2))"},
-        ),
+        ("java", "A.f(x=new ArrayList<>(Arrays.asList(1,2)))",
+         {"x": "new ArrayList<>(Arrays.asList(1,2))"}),
         ("java", "A.f(x=new T() {{ put(1); }}, y=a.b(c, d))", {"x": "new T()", "y": "a.b(c, d)"}),
         ("java", "A.f(x=(int) y, z=a ? b : c);", {"x": "(int)y", "z": "a?b:c"}),
         ("java", "A.f(x=y -> y + 1, z=A::b)", {"x": "y->y+1", "z": "A::b"}),
@@ -321,10 +318,8 @@ def test_the_call_that_counts_among_statements_and_comments(text, languages):
 @pytest.mark.parametrize(
     ("text", "reads"),
     [
-        (
-            "[A.f(x=1)]",
-            True,
-        ),  # tree-sitter refuses it: it would rather leave out the call than mend it
+        # tree-sitter refuses it: it would rather leave out the call than mend it.
+        ("[A.f(x=1)]", True),
         ("A.f(x=1) // done", True),
         ('A.f(x="é", y=2);', True),
         ("A.f(x=1", False),
@@ -417,16 +412,8 @@ def test_values_are_written_in_their_language_and_read_again(language, declared,
 
 def test_reference_calls_take_the_first_option_of_each_part():
     tool = _tool(required=("b",), a="array of dict", b="dict", c="integer", d="string")
-    truth = [
-        {
-            "f": {
-                "a": [[{"k": [1, 2], "l": [""]}, "x"]],
-                "b": ["", {"m": [], "n": ["", 2], "o": 5}],
-                "c": ["", 1],
-                "d": [],
-            }
-        }
-    ]
+    lists, dicts = [[{"k": [1, 2], "l": [""]}, "x"]], ["", {"m": [], "n": ["", 2], "o": 5}]
+    truth = [{"f": {"a": lists, "b": dicts, "c": ["", 1], "d": []}}]
     expected = {"a": [{"k": 1}, "x"], "b": {"m": [], "n": 2, "o": 5}}
     assert list(schemas.reference_calls(truth, [tool])) == [("f", expected)]
     # The only function of a task is called whatever its answer names it; a required one has a value.

@@ -62,9 +62,8 @@ def test_calls_that_fail_say_so(made, text, result):
 
 
 def test_positional_arguments_are_bound_where_an_order_is_given(made):
-    assert _run(made, "cd('work')", made.parameter_order()) == [
-        '{"current_working_directory": "work"}'
-    ]
+    results = _run(made, "cd('work')", made.parameter_order())
+    assert results == ['{"current_working_directory": "work"}']
 
 
 def test_a_dictionary_of_dictionaries_is_a_call_inside_the_call(made):
@@ -121,9 +120,8 @@ def test_only_the_classes_modules_are_imported():
         "Backends(scenario(CLASSES, {}))\n"
         "print([m for m in sys.modules if m.startswith(('bfcl_eval.', 'jax', 'requests'))])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     for name in ("constants", "model_handler", "utils", "jax", "requests"):
         assert name not in done.stdout.replace("genenv_jax", "")
     assert "func_source_code" in done.stdout

@@ -49,11 +49,8 @@ def benchmark(executable, files):
 
 
 def _benchmark(**options):
-    return BFCL(
-        **{"data_dir": "nowhere", "multi_turn_rule": "conversation", "episodes": True}
-        | {"seed_categories": ("multi_turn_base",)}
-        | options
-    )
+    usual = {"data_dir": "nowhere", "multi_turn_rule": "conversation", "episodes": True}
+    return BFCL(**usual | {"seed_categories": ("multi_turn_base",)} | options)
 
 
 def _seed(calls=(["touch(file_name='x')"], ["ls()"]), **fields):
@@ -283,9 +280,8 @@ def test_states_that_no_class_has_are_turned_away(benchmark, state, reason):
 
 def test_the_order_of_independent_calls_must_be_told(benchmark):
     """On classes whose results say how often they were called."""
-    task = _seed(
-        [["touch(file_name='x')"]], origin="generated", messages=({"role": "user", "content": "x"},)
-    )
+    asked = ({"role": "user", "content": "x"},)
+    task = _seed([["touch(file_name='x')"]], origin="generated", messages=asked)
     plays = soundness._Plays(task)
     (turn,) = plays.turns
     assert plays.changes(turn, 0) and not plays.is_needed(turn, 0)
@@ -298,12 +294,8 @@ def test_the_order_of_independent_calls_must_be_told(benchmark):
 
 
 def test_withheld_functions_are_the_simulators_too(executable, files):
-    benchmark = _benchmark(
-        data_dir=files,
-        seed_categories=("multi_turn_miss_func",),
-        eval_categories=("multi_turn_miss_func",),
-        seed_fraction=0.5,
-    )
+    of = dict.fromkeys(("seed_categories", "eval_categories"), ("multi_turn_miss_func",))
+    benchmark = _benchmark(data_dir=files, seed_fraction=0.5, **of)
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     assert {task.answer["rule"] for task in (*seeds, *held_out)} == {CONVERSATION}
     assert len(seeds) + len(held_out) == bfcl_tasks.COUNT
@@ -323,9 +315,8 @@ def test_withheld_functions_are_the_simulators_too(executable, files):
 
 
 def test_the_setting_is_checked_at_once(monkeypatch):
-    with pytest.raises(
-        ValueError, match="multi_turn_rule = 'turn_static': expected 'conversation'"
-    ):
+    message = "multi_turn_rule = 'turn_static': expected 'conversation'"
+    with pytest.raises(ValueError, match=message):
         _benchmark(multi_turn_rule="turn_static")
     monkeypatch.setattr(backends, "is_installed", lambda: True)
     with pytest.raises(ValueError, match=r"seed_categories, with episodes = .*multiple"):
@@ -370,9 +361,8 @@ def test_the_grammar_on_small_classes(benchmark):
 def test_three_hundred_of_the_grammar_on_the_official_classes(data_dir):
     benchmark = _benchmark(data_dir=data_dir, eval_categories=("multi_turn_base",))
     seeds = benchmark.tasks("seed")
-    assert {name for seed in seeds for name in seed.answer["scenario"]["classes"]} == set(
-        bfcl_grammar.SCENES
-    )
+    named = {name for seed in seeds for name in seed.answer["scenario"]["classes"]}
+    assert named == set(bfcl_grammar.SCENES)
     sound, broken = _of_grammar(benchmark, seeds, 300, random.Random(0))
     assert sound == {"": 300}
     assert not [pair for pair in broken if pair[1] != bfcl_grammar.BROKEN[pair[0]][1]]

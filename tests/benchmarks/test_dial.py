@@ -150,6 +150,9 @@ def test_the_data_follows_from_the_seed():
         assert Dial.program(task) == read_statement(task.messages[-1]["content"])
 
 
+_ONE_CALL = {"positions": 2, "max_depth": 1, "seed_depths": [1]}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -168,14 +171,8 @@ def test_the_data_follows_from_the_seed():
         ),
         ({"misunderstood": 2}, r"misunderstood = 2: expected a number in \[0, 1\]"),
         ({"grasp": 0.95}, r"grasp = 0\.95: expected between 0 and 0\.9"),
-        (
-            {"positions": 2, "max_depth": 1, "seed_depths": [1]},
-            "num_seeds = 64: the world has too few",
-        ),
-        (
-            {"positions": 2, "max_depth": 1, "seed_depths": [1], "num_seeds": 2**16},
-            "num_seeds = 65536: the world has too few",
-        ),
+        (_ONE_CALL, "num_seeds = 64: the world has too few"),
+        (_ONE_CALL | {"num_seeds": 2**16}, "num_seeds = 65536: the world has too few"),
     ],
 )
 def test_impossible_options(bounded, options, message):
@@ -394,13 +391,9 @@ def test_aggregate(dial):
         task = dial.task(PROGRAM, id="x", category=category)
         return [(task, Score(float(s), bool(s), True)) for s in successes]
 
-    got = dial.aggregate(
-        [
-            *results("in_distribution/depth_1", 1, 1, 1, 0),
-            *results("in_distribution/depth_2", 0, 1),
-            *results("deeper/depth_7", 0),
-        ]
-    )
+    of_one = results("in_distribution/depth_1", 1, 1, 1, 0)
+    of_two = results("in_distribution/depth_2", 0, 1)
+    got = dial.aggregate([*of_one, *of_two, *results("deeper/depth_7", 0)])
     assert got == {
         "in_distribution/depth_1": 0.75,
         "in_distribution/depth_2": 0.5,
@@ -494,9 +487,8 @@ def test_a_share_of_the_prompts_may_ask_for_a_success_rate():
 
 
 def small_but(**options):
-    return Dial(
-        positions=5, max_depth=3, deeper=(4,), seed_depths=(1, 1, 1), num_seeds=4, **options
-    )
+    depths = {"max_depth": 3, "deeper": (4,), "seed_depths": (1, 1, 1)}
+    return Dial(positions=5, num_seeds=4, **depths, **options)
 
 
 def mistaken(dial, seed):
@@ -532,16 +524,13 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
             if call in wrong:
                 other = OPERATIONS[call[0]](at, wrong[call]) % 5
                 same = true == other
-                rows.append(
-                    (1, 0.3 + 0.6 * same + by_chance, result == true,
-                     0.6 + 0.3 * same + by_chance, result == other)
-                )  # fmt: skip
+                rates = 0.3 + 0.6 * same + by_chance, 0.6 + 0.3 * same + by_chance
+                rows.append((1, rates[0], result == true, rates[1], result == other))
             else:
                 rows.append((0, 0.9 + by_chance, result == true, 0, 0))
             at = result
     rows = np.array(rows, float)
-    misunderstood = rows[rows[:, 0] == 1]
-    others = rows[rows[:, 0] == 0]
+    others, misunderstood = (rows[rows[:, 0] == which] for which in (0, 1))
     assert len(misunderstood) > 4000
     share = len(misunderstood) / len(rows)
     assert abs(share - len(wrong) / 12) < 0.03

@@ -19,7 +19,6 @@ from genenv_jax.benchmarks.dial.turns import NO_CHOICE, DialTurns
 from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_calls import FORMS
 
-STEPS = "add 4, if even multiply 3 else add 2, if above 1 subtract 2 else add 1"
 STATEMENT = (
     "Tools: add, subtract, multiply.\nStart at 3. 1 add 4, 2 if even multiply 3 else add 2, "
     "3 if above 1 subtract 2 else add 1."
@@ -29,14 +28,10 @@ GENERATION = (
     "[multiply(2, 3) at 1], 3 if above 1 subtract 2 else add 1 [add(1, 1) at 2]."
 )
 ANSWERS = ["1 add(3, 4)", "2 multiply(2, 3)", "3 add(1, 1)", "4 done 2"]
-PROGRAM = Program(
-    3,
-    (
-        ("add", 4),
-        Choice("even", ("multiply", 3), ("add", 2)),
-        Choice("above 1", ("subtract", 2), ("add", 1)),
-    ),
-)
+CHOICES = (
+    Choice("even", ("multiply", 3), ("add", 2)), Choice("above 1", ("subtract", 2), ("add", 1))
+)  # fmt: skip
+PROGRAM = Program(3, (("add", 4), *CHOICES))
 # What the words mean, told once more.
 CALLED = {"add": lambda a, n: a + n, "subtract": lambda a, n: a - n, "multiply": lambda a, n: a * n}
 TESTED = {
@@ -94,9 +89,8 @@ def test_examples(dial, task):
     assert dial.difficulty(task) == 3
     turned = STATEMENT.replace("if even multiply 3 else add 2", "if odd add 2 else multiply 3")
     same = dataclasses.replace(task, messages=({"role": "user", "content": turned},))
-    other = dataclasses.replace(
-        same, messages=({"role": "user", "content": turned.replace("odd", "even")},)
-    )
+    even = {"role": "user", "content": turned.replace("odd", "even")}
+    other = dataclasses.replace(same, messages=(even,))
     assert dial.canonical(task) == dial.canonical(same) != dial.canonical(other)
 
 
@@ -110,9 +104,8 @@ def test_the_interpreter(positions):
         assert read_statement(program.statement()) == program
         at, made = program.start, program.run(positions)
         assert len(made) == len(program.calls)
-        for item, (operation, position, n) in zip(
-            program.statement().split(". ")[1].strip(".").split(", "), made, strict=True
-        ):
+        items = program.statement().split(". ")[1].strip(".").split(", ")
+        for item, (operation, position, n) in zip(items, made, strict=True):
             _, *words = item.split()
             if words[0] == "if":
                 number = int(words[2]) if words[2].isdigit() else 0
@@ -212,10 +205,8 @@ def test_what_comes_back_depends_on_the_calls_alone(dial):
     rng, said = np.random.default_rng(0), collections.defaultdict(set)
     tasks = [dial.task(dial.random_program(rng, 6), id="", category="") for _ in range(60)]
     texts = [f"{name}({at}, {n})" for name in (*CALLED, "zap") for at in range(5) for n in range(6)]
-    scripts = [
-        tuple(f"{i} {text}" for i, text in enumerate(rng.choice([*texts, "x", ""], 6), 1))
-        for _ in range(20)
-    ]
+    drawn = [enumerate(rng.choice([*texts, "x", ""], 6), 1) for _ in range(20)]
+    scripts = [tuple(f"{i} {text}" for i, text in script) for script in drawn]
     for task in tasks:
         for script in scripts:
             episode, contents = dial.episode(task), []
@@ -314,11 +305,8 @@ def test_no_other_calls_of_as_many_win(dial):
     for first, second in itertools.product(dial.plain, repeat=2):
         at = CALLED[first[0]](1, first[1]) % 5
         end = CALLED[second[0]](at, second[1]) % 5
-        answers = [
-            f"1 {first[0]}(1, {first[1]})",
-            f"2 {second[0]}({at}, {second[1]})",
-            f"3 done {end}",
-        ]
+        calls = f"1 {first[0]}(1, {first[1]})", f"2 {second[0]}({at}, {second[1]})"
+        answers = [*calls, f"3 done {end}"]
         if dial.score(task, "\n".join(answers)).success:
             wins.append(answers)
     assert wins == [dial.agent_answers(task)]
@@ -481,10 +469,8 @@ def test_too_many_calls(dial):
     rng = np.random.default_rng(0)
     for depth, wanted in ((6, Task), (7, base.TOO_DEEP), (8, base.TOO_DEEP)):
         program = dial.random_program(rng, depth)
-        longest = dataclasses.replace(
-            program,
-            calls=tuple(Choice("above 1", ("multiply", 3), ("subtract", 4)) for _ in range(depth)),
-        )
+        choice = Choice("above 1", ("multiply", 3), ("subtract", 4))
+        longest = dataclasses.replace(program, calls=depth * (choice,))
         for one in (program, longest):
             outcome = parsed(dial, dial.simulator_answer(dial.task(one, id="", category="")))
             assert outcome == wanted or isinstance(outcome, wanted if wanted is Task else ())
@@ -492,10 +478,8 @@ def test_too_many_calls(dial):
 
 def test_an_unproven_task_is_played_too(dial):
     """Where all that parses is admitted, its reference may be wrong: nothing raises, nobody wins."""
-    head, steps = (
-        STATEMENT.split(" 3. ")[0],
-        "1 add 4 [multiply(9, 9) at 0], 2 add 1 [add(0, 1) at 7]",
-    )
+    head = STATEMENT.split(" 3. ")[0]
+    steps = "1 add 4 [multiply(9, 9) at 0], 2 add 1 [add(0, 1) at 7]"
     text = f"{head} 9. {steps}."
     task = dial.parse(text, dial.tasks("seed")[0], "new", 0)
     assert dial.verify(task).reason == base.NOT_EXECUTABLE
@@ -565,9 +549,8 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
     understood, misunderstood = np.mean(arguments[False], axis=0), np.mean(arguments[True], axis=0)
     assert abs(understood[0] - (0.9 + 0.1 / 4)) < 0.01
     assert np.abs(misunderstood - (0.3 + 0.1 / 4, 0.6 + 0.1 / 4)).max() < 0.02
-    assert (
-        abs(np.mean(branches[False]) - 0.95) < 0.02 and abs(np.mean(branches[True]) - 0.35) < 0.03
-    )
+    assert abs(np.mean(branches[False]) - 0.95) < 0.02
+    assert abs(np.mean(branches[True]) - 0.35) < 0.03
 
 
 def test_the_endless_demonstrations(dial):

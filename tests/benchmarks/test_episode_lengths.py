@@ -18,12 +18,8 @@ def _config(variant):
 
 
 def _benchmark(config, data_dir, **more):
-    options = {
-        **config.benchmark.to_dict(),
-        "verify_files": False,
-        "data_dir": str(data_dir),
-        **more,
-    }
+    options = {**config.benchmark.to_dict(), "verify_files": False, "data_dir": str(data_dir)}
+    options |= more
     return registry.make_benchmark(options.pop("name"), **options)
 
 
@@ -32,15 +28,13 @@ def _lengths(benchmark, tasks, seeds):
 
     In the tokens of a vocabulary of 2,048: more than a large vocabulary needs.
     """
+    untried = SeedStatistics()
     texts = [
         chat_text([*messages, {"role": "assistant", "content": answer}])
         for seed in seeds[:12]
         for messages, answer in (
             (benchmark.agent_messages(seed), benchmark.agent_answer(seed)),
-            (
-                benchmark.simulator_messages(seed, SeedStatistics()),
-                benchmark.simulator_answer(seed),
-            ),
+            (benchmark.simulator_messages(seed, untried), benchmark.simulator_answer(seed)),
         )
     ]
     tokenizer = train_tokenizer(texts, 2048)
@@ -60,9 +54,8 @@ def _lengths(benchmark, tasks, seeds):
         score = episode.step(last)
         assert score.success and score.reward == 1.0
     prompts = [length(benchmark.simulator_messages(seed, SeedStatistics(9, 9))) for seed in seeds]
-    written = [
-        length([{"role": "assistant", "content": benchmark.simulator_answer(s)}]) for s in seeds
-    ]
+    answers = map(benchmark.simulator_answer, seeds)
+    written = [length([{"role": "assistant", "content": answer}]) for answer in answers]
     return max(openings), max(after), max(prompts), max(written)
 
 

@@ -20,14 +20,9 @@ _TOOL = {
     "description": "Adds a reminder.",
     "input_parameters": {"content": {"type": "str"}, "count": {"type": "int"}},
 }
-CALL = Task(
-    id="c",
-    benchmark="api_bank",
-    category="lv3-api-train",
-    messages=({"role": "user", "content": "User: Remind me."},),
-    tools=(_TOOL,),
-    answer={"kind": "call", "level": 3, "sample": "0"},
-)
+_ASKED = {"role": "user", "content": "User: Remind me."}
+_CALL = {"kind": "call", "level": 3, "sample": "0"}
+CALL = Task("c", "api_bank", "lv3-api-train", (_ASKED,), (_TOOL,), _CALL)
 
 
 def _verdict(request, arguments, described="", name="f"):
@@ -104,9 +99,8 @@ def test_values_that_are_not_asked_for(request_text, arguments, verdict):
 def test_values_that_are_told_in_short_or_by_a_unit(request_text, value):
     assert _verdict(request_text, {"x": value}, "Forecasts.") in (GROUNDED, UNDECIDED)
     if request_text.isascii():
-        assert _verdict("Do something useful.", {"x": value}, "Forecasts.") == (
-            NOT_ASKED if value != 1 else UNDECIDED
-        )
+        expected = NOT_ASKED if value != 1 else UNDECIDED
+        assert _verdict("Do something useful.", {"x": value}, "Forecasts.") == expected
 
 
 @pytest.mark.parametrize(
@@ -152,9 +146,8 @@ def test_generated_tasks_are_held_to_it_and_tasks_of_the_data_set_are_not():
     benchmark, seed = BFCL(data_dir="nowhere"), seed_task()
     vague = generation(request="Do something useful.")
     assert _inspected(benchmark, seed, vague) == NOT_ASKED
-    assert (
-        _inspected(benchmark, seed, generation(request="[weather.get(city='Rome')]")) == GIVEN_AWAY
-    )
+    told = generation(request="[weather.get(city='Rome')]")
+    assert _inspected(benchmark, seed, told) == GIVEN_AWAY
     task = _inspected(benchmark, seed, generation())
     assert isinstance(task, Task) and benchmark.grounding(task) == GROUNDED
     loose = benchmark.parse(vague, seed, "g", 0)
@@ -207,15 +200,12 @@ def test_undecided_tasks_are_counted():
         _inspected(
             benchmark,
             seed,
-            generation(
-                request="Rome, for three days.", answer=f"[weather.get(city={city!r}, days=3)]"
-            ),
+            generation("same", "Rome, for three days.", f"[weather.get(city={city!r}, days=3)]"),
         )
         for city in ("Rome", "Rome, Italy")
     ]
-    batch = [
-        Generation(0, i, seed, base.SeedStatistics(), "", task) for i, task in enumerate(tasks)
-    ]
+    untried = base.SeedStatistics()
+    batch = [Generation(0, i, seed, untried, "", task) for i, task in enumerate(tasks)]
     batch.append(Generation(0, 2, seed, base.SeedStatistics(), "", None, Rejection(NOT_ASKED)))
     metrics = generation_metrics(batch, benchmark, 0.5, 0.1)
     assert metrics["generated/undecided_share"] == 0.5

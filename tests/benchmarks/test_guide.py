@@ -39,15 +39,9 @@ def run(directory, command):
         "PYTHONPATH": str(ROOT),
         "XLA_FLAGS": COMPILE_FAST,
     }
-    done = subprocess.run(
-        ["bash", "-ec", command],
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    where = {"cwd": directory, "env": environment, "timeout": 900}
+    command = ["bash", "-ec", command]
+    done = subprocess.run(command, **where, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
     return done.stdout
 
@@ -101,9 +95,8 @@ def test_the_commands_run(directory):
     """Two epochs with each, its page, and the agent's score."""
     of_class, _, of_environment, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
-    assert re.search(r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$", said, re.MULTILINE), (
-        said
-    )
+    row = r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$"
+    assert re.search(row, said, re.MULTILINE), said
     assert "accuracy_km to m" in (directory / "runs/units-scores/results.json").read_text()
     assert (directory / "runs/units/report/report.html").is_file()
     run(directory, of_environment)

@@ -50,9 +50,8 @@ def test_bfcl_single_turns_come_back(bfcl_dir, tmp_path, template):
     tasks = [t for of in by_name.values() for t in of[:12]]
     plain = BFCL(data_dir=bfcl_dir, eval_categories=SINGLE, seed_categories=("live_multiple",))
     for right in (True, False):
-        attempts = _attempts(
-            tasks, lambda t, right=right: benchmark.agent_answer(t) if right else "f("
-        )
+        answer = benchmark.agent_answer if right else lambda task: "f("
+        attempts = _attempts(tasks, answer)
         found = _again(plain, attempts, tmp_path / str(right), benchmark)
         assert {t.category for t in tasks} == set(SINGLE)
         expected = {t.id: right or t.category == "irrelevance" for t in tasks}
@@ -82,27 +81,16 @@ def test_function_calling_results_are_read(bfcl_dir):
     assert official_files.answer_of(task, called) == "[weather.get(city='Oslo', days=2)]"
     # What a model writes as arguments may be anything; the call is then wrong, and the file is read on.
     benchmark = BFCL(data_dir="nowhere")
-    for broken in (
-        '{"city": "Oslo',
-        "[]",
-        "null",
-        "[" * 99_999,
-        '{"city": NaN',
-        "\ud800",
-        "9" * 9_999,
-        3,
-    ):
+    cut, no_json = '{"city": "Oslo', '{"city": NaN'
+    for broken in (cut, "[]", "null", "[" * 99_999, no_json, "\ud800", "9" * 9_999, 3):
         read = official_files.answer_of(task, [{"weather_get": broken}])
         score = benchmark.score(task, read)
         assert (score.success, score.valid) == (False, False)
-    java = BFCL(
-        data_dir=bfcl_dir, eval_categories=("simple_java",), seed_categories=("multiple",)
-    ).tasks("eval")[0]
+    of = {"eval_categories": ("simple_java",), "seed_categories": ("multiple",)}
+    java = BFCL(data_dir=bfcl_dir, **of).tasks("eval")[0]
     tool = java.tools[0]
-    values = {
-        name: "it is" if schema["type"] == "String" else "7"
-        for name, schema in tool["parameters"]["properties"].items()
-    }
+    properties = tool["parameters"]["properties"].items()
+    values = {name: "it is" if of["type"] == "String" else "7" for name, of in properties}
     read = official_files.answer_of(java, [{tool["name"].replace(".", "_"): json.dumps(values)}])
     assert read.startswith(tool["name"] + "(")
     assert read.count('="it is"') == sum(v == "it is" for v in values.values())
@@ -149,9 +137,8 @@ def test_the_command_scores_files(bfcl_dir, tmp_path):
     """A directory of official files in place of a model: verdicts, a page, and the same files again."""
     config = bfcl_config()
     names = ("simple_python", "parallel")
-    config.benchmark.update(
-        data_dir=str(bfcl_dir), verify_files=False, seed_categories=("multiple",)
-    )
+    config.benchmark.update(data_dir=str(bfcl_dir), verify_files=False)
+    config.benchmark.seed_categories = ("multiple",)
     config.benchmark.update(eval_categories=names, max_eval=8, seed_fraction=0.5)
     benchmark = make_benchmark(validate(config), need_seeds=False, recorded=True)
     tasks = benchmark.tasks("eval")

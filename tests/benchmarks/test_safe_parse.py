@@ -62,17 +62,10 @@ def test_hostile_text_is_rejected_for_its_reason(name, parser, reason):
     assert isinstance(result, Rejection) and result.reason == reason
 
 
-def test_not_a_string_is_not_text():
-    assert check_text(b"f()").reason == base.NOT_TEXT
-    assert check_text(None).reason == base.NOT_TEXT
-
-
-def test_replacement_character_is_text():
-    assert check_text("\ufffd") is None
-    assert parse_json('"\ufffd"') == "\ufffd"
-
-
-def test_length_is_measured_in_characters():
+def test_what_is_text_and_how_long():
+    """Strings, the replacement character among them; their length is that in characters."""
+    assert check_text(b"f()").reason == check_text(None).reason == base.NOT_TEXT
+    assert check_text("\ufffd") is None and parse_json('"\ufffd"') == "\ufffd"
     assert check_text("é" * 10, max_chars=10) is None
     assert check_text("é" * 11, max_chars=10).reason == base.TOO_LONG
 
@@ -118,11 +111,10 @@ def test_brackets_in_strings_are_not_nesting():
     assert parse_json('["' + "[" * 500 + '\\""]') == ["[" * 500 + '"']
 
 
-def test_depth_limit_is_exact():
-    assert parse_literal("[" * 5 + "]" * 5, max_depth=5) == [[[[[]]]]]
-    assert parse_literal("[" * 6 + "]" * 6, max_depth=5).reason == base.TOO_DEEP
-    assert parse_json("[" * 5 + "]" * 5, max_depth=5) == [[[[[]]]]]
-    assert parse_json("[" * 6 + "]" * 6, max_depth=5).reason == base.TOO_DEEP
+@pytest.mark.parametrize("parser", [parse_literal, parse_json])
+def test_depth_limit_is_exact(parser):
+    assert parser("[" * 5 + "]" * 5, max_depth=5) == [[[[[]]]]]
+    assert parser("[" * 6 + "]" * 6, max_depth=5).reason == base.TOO_DEEP
 
 
 def test_wide_text_is_not_deep():
@@ -151,9 +143,8 @@ def test_json_values_come_through():
 
 
 def test_literals_come_through():
-    assert parse_literal(" {'a': (1, -2.5, True, None, b'x')} ") == {
-        "a": (1, -2.5, True, None, b"x")
-    }
+    value = {"a": (1, -2.5, True, None, b"x")}
+    assert parse_literal(f" {value} ") == value
     assert parse_literal("name").reason == base.UNPARSABLE
 
 

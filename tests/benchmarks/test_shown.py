@@ -1,6 +1,7 @@
 """Requests and reference answers in words."""
 
 import dataclasses
+import types
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.shown import reference_text, request_text
@@ -22,17 +23,10 @@ def test_an_episode_has_an_answer_a_line():
 
 
 def test_the_requests_of_all_turns_of_a_conversation():
-    class Conversation:
-        def text(self, task):
-            return f"{task.messages[-1]['content']}\nand then this"
-
-    class Game:
-        def text(self, task):
-            return "a wording for comparison"
-
-    dial = registry.make_benchmark("dial", num_seeds=1)
-    task = dataclasses.replace(
-        dial.tasks("seed")[0], messages=({"role": "user", "content": "Do that."},)
-    )
-    assert request_text(Conversation(), task) == "Do that.\nand then this"
-    assert request_text(Game(), task) == "Do that."
+    then = "{}\nand then this".format
+    conversation = types.SimpleNamespace(text=lambda task: then(task.messages[-1]["content"]))
+    game = types.SimpleNamespace(text=lambda task: "a wording for comparison")
+    (seed,) = registry.make_benchmark("dial", num_seeds=1).tasks("seed")
+    task = dataclasses.replace(seed, messages=({"role": "user", "content": "Do that."},))
+    assert request_text(conversation, task) == "Do that.\nand then this"
+    assert request_text(game, task) == "Do that."

@@ -74,9 +74,8 @@ def test_prompts_show_the_query_and_no_derived_field(everything):
 def _variation(benchmark, seed, **changes):
     record = json.loads(benchmark.simulator_answer(seed))
     local = {**record["local_constraint"], **changes.pop("local", {})}
-    return benchmark.parse(
-        json.dumps({**record, "local_constraint": local, **changes}), seed, "g", 0
-    )
+    text = json.dumps({**record, "local_constraint": local, **changes})
+    return benchmark.parse(text, seed, "g", 0)
 
 
 def _seed(benchmark, category):
@@ -239,9 +238,8 @@ def test_aggregates_are_exact_on_any_multiset(everything):
     tasks = everything.tasks("eval")
     results = []
     for index, task in enumerate(tasks):
-        answer = (
-            everything.agent_answer(task) if index % 3 else ["", "[]", "[{}]", "hello"][index % 4]
-        )
+        wrong = ["", "[]", "[{}]", "hello"][index % 4]
+        answer = everything.agent_answer(task) if index % 3 else wrong
         results.append((task, everything.score(task, answer)))
     once = everything.aggregate(results)
     for name in ("accuracy", "final_pass_rate", "delivery_rate"):
@@ -279,18 +277,11 @@ def test_hostile_text_is_scored_and_parsed_in_bounded_time(bounded, benchmark, n
 @pytest.mark.parametrize(
     "wording",
     [
-        "from " * 390,
-        "1 " * 990,
-        "March 1st " * 190,
-        "$1,000" * 300,
-        "Portfield " * 190,
-        "no fly. " * 240,
-        "for two " * 240,
-        "(" * 1990,
-        "from Portfield" + " " * 1900 + "x",
+        "from " * 390, "1 " * 990, "March 1st " * 190, "$1,000" * 300, "Portfield " * 190,
+        "no fly. " * 240, "for two " * 240, "(" * 1990, "from Portfield" + " " * 1900 + "x",
         "%s{0.__class__}",
     ],
-)
+)  # fmt: skip
 def test_hostile_wordings_are_verified_in_bounded_time(bounded, benchmark, wording):
     task = _variation(benchmark, benchmark.tasks("seed")[0], query=wording)
     assert isinstance(task, Task)
@@ -321,15 +312,10 @@ def test_reasons_are_counted(benchmark, text, reason):
 @pytest.mark.parametrize(
     "option",
     [
-        {"eval": "test"},
-        {"reward": "macro"},
-        {"seed_fraction": 1.5},
-        {"seed_fraction": "half"},
-        {"max_seeds": -1},
-        {"max_eval": 1.5},
-        {"prompt_chars": 100},
+        {"eval": "test"}, {"reward": "macro"}, {"seed_fraction": 1.5}, {"seed_fraction": "half"},
+        {"max_seeds": -1}, {"max_eval": 1.5}, {"prompt_chars": 100},
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_named(option):
     name, value = next(iter(option.items()))
     with pytest.raises(ValueError, match=f"{name} = {value!r}: expected"):

@@ -79,20 +79,15 @@ def test_information_is_shortened_and_keeps_the_order_of_the_tables(world):
 def test_more_space_shows_more(world):
     lengths = []
     for limit in (0, 3_000, 6_000, 12_000, 10**6):
-        lengths.append(
-            sum(
-                len(prompts.render(prompts.compact(r, q, world.database, limit)))
-                for _, q, r in _cases(world)
-            )
-        )
+        shown = (prompts.compact(r, q, world.database, limit) for _, q, r in _cases(world))
+        lengths.append(sum(len(prompts.render(reference)) for reference in shown))
     assert lengths == sorted(lengths) and lengths[0] < 0.75 * lengths[-1]
     # With all the space, all that can be used is there.
     for _, query, reference in _cases(world):
         shown = prompts.compact(reference, query, world.database, 10**6)
         assert [leg.flights for leg in shown.legs] == [leg.flights for leg in reference.legs]
-        assert [c.accommodations for c in shown.cities] == [
-            c.accommodations for c in reference.cities
-        ]
+        rooms, all_rooms = ([c.accommodations for c in of.cities] for of in (shown, reference))
+        assert rooms == all_rooms
 
 
 def test_rows_depend_on_the_query_alone(travelplanner_dir):
@@ -110,9 +105,8 @@ def test_accommodations_that_do_not_suit_are_shown_too(world):
         if query.room_type != "private room":
             continue
         shown = prompts.compact(reference, query, world.database, 8_000)
-        unfit += sum(
-            row.room_type != "Private room" for city in shown.cities for row in city.accommodations
-        )
+        rows = [row for city in shown.cities for row in city.accommodations]
+        unfit += sum(row.room_type != "Private room" for row in rows)
     assert unfit > 2
 
 

@@ -12,9 +12,8 @@ from genenv_jax.benchmarks.travelplanner.plans import (
 )
 from genenv_jax.benchmarks.travelplanner.queries import Gazetteer, Query, parse_query
 
-PLACES = Gazetteer(
-    {"Denver": "Colorado", "New York": "New York", "Aspen": "Colorado", "Reno": "Nevada"}
-)
+_STATES = {"Denver": "Colorado", "New York": "New York", "Aspen": "Colorado", "Reno": "Nevada"}
+PLACES = Gazetteer(_STATES)
 SIMPLE = "A trip from Denver to Reno from March 1st to March 3rd, 2022, with a budget of $1,400."
 
 

@@ -22,9 +22,8 @@ QUERY = Query(
     house_rule="pets", cuisine=("Italian", "Mexican"), room_type="entire room",
     transportation="no flight",
 )  # fmt: skip
-PLAIN = dataclasses.replace(
-    QUERY, budget=1_000, house_rule=None, cuisine=(), room_type=None, transportation=None
-)
+_NO_WISH = {"house_rule": None, "cuisine": (), "room_type": None, "transportation": None}
+PLAIN = dataclasses.replace(QUERY, budget=1_000, **_NO_WISH)
 DRIVE = "Self-driving, from {} to {}, duration: 2 hours 30 mins, distance: 210 km, cost: 10"
 PLAN = [
     {
@@ -330,10 +329,8 @@ def test_a_plan_without_a_route_has_nothing_that_exists(world, plan):
 @pytest.fixture(scope="module")
 def benchmarks(travelplanner_dir):
     """All training queries held out: paid for final passes, and for the share of the constraints."""
-    return {
-        reward: TravelPlanner(data_dir=travelplanner_dir, seed_fraction=0.0, reward=reward)
-        for reward in ("final", "micro")
-    }
+    options = {"data_dir": travelplanner_dir, "seed_fraction": 0.0}
+    return {reward: TravelPlanner(**options, reward=reward) for reward in ("final", "micro")}
 
 
 def _right_plans(benchmark, task):
@@ -348,10 +345,8 @@ def test_plans_that_are_right_earn_everything(benchmarks):
         for task in benchmark.tasks("eval"):
             for plan in _right_plans(benchmark, task):
                 score = benchmark.score(task, json.dumps(plan))
-                assert (score.reward, score.success, score.reason) == (1.0, True, ""), (
-                    task.id,
-                    reward,
-                )
+                found = score.reward, score.success, score.reason
+                assert found == (1.0, True, ""), (task.id, reward)
 
 
 def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
@@ -374,10 +369,8 @@ def test_the_score_stays_official_and_both_are_reported(benchmarks):
     """A success is official for a held-out task; in training it is what is paid for."""
     benchmark = benchmarks["final"]
     right = [(task, benchmark.agent_answer(task)) for task in benchmark.tasks("eval")]
-    invented = [
-        (task, json.dumps(invent("teleports", json.loads(answer), benchmark.world)))
-        for task, answer in right
-    ]
+    plans = [(task, invent("teleports", json.loads(text), benchmark.world)) for task, text in right]
+    invented = [(task, json.dumps(plan)) for task, plan in plans]
     scores = [[(t, benchmark.score(t, text)) for t, text in of] for of in (right, invented)]
     good, bad = (benchmark.aggregate(of) for of in scores)
     names = {f"grounded_{name}" for name in (*PAPER_MEAN, "final_pass_rate")}

@@ -67,9 +67,8 @@ def queries() -> list[tuple[str, list[str], list[str]]]:
     found = []
     for wishes in _WISHES.values():
         for days, routes in _DAYS.items():
-            for number, ((destination, cities), wish) in enumerate(
-                zip(routes, wishes, strict=True)
-            ):
+            pairs = zip(routes, wishes, strict=True)
+            for number, ((destination, cities), wish) in enumerate(pairs):
                 first = 8 + 7 * number
                 dates = [f"2022-03-{first + day:02}" for day in range(days)]
                 text = (
@@ -152,9 +151,8 @@ def write(directory: pathlib.Path) -> pathlib.Path:
     _write_csv(accommodations, _table("Accommodations"))
     roads = [(a, b, *_road(a, b)) for a in STATES for b in STATES if a != b]
     names = ("origin", "destination", "cost", "duration", "distance")
-    _write_csv(
-        distances, [dict(zip(names, (a, b, "", d, km), strict=True)) for a, b, d, km in roads]
-    )
+    rows = [(a, b, "", d, km) for a, b, d, km in roads]
+    _write_csv(distances, [dict(zip(names, row, strict=True)) for row in rows])
     states.parent.mkdir(parents=True)
     states.write_text("".join(f"{city}\t{state}\n" for city, state in STATES.items()))
     for path in (prompts, references):

@@ -16,9 +16,7 @@ from tests.redteam import table
 
 def main() -> None:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.redteam", description="What exploits earn."
-    )
+    parser = argparse.ArgumentParser("python -m tests.redteam", description="What exploits earn.")
     names = ", ".join(table.NAMES)
     parser.add_argument("scenes", nargs="*", metavar="scene", help=f"some of {names}")
     parser.add_argument("--records", action="store_true", help="a sample of the data sets")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import prompts
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import answers, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.common import answers, changed, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "alfworld", AGENT)
 _simulator = functools.partial(Exploit, "alfworld", SIMULATOR)
@@ -17,19 +17,14 @@ _GUESS = "one of the commands that are possible is right"
 _CHANCE = "a situation in which several commands are as good takes reading"
 
 
-def _actions(commands: Callable[[Task], list[str]]) -> Callable[[Scene, Task], str]:
+def _actions(commands: Callable[[Task], list[str]]) -> Make:
     """Commands, each as an action."""
     return lambda scene, task: "\n".join(f"Action: {command}" for command in commands(task))
 
 
-def _action(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
-    """The expert's command with a change, where that makes a difference."""
-
-    def make(scene: Scene, task: Task) -> str | None:
-        other = change(task.answer["action"])
-        return None if other == task.answer["action"] else f"Action: {other}"
-
-    return make
+_action = functools.partial(
+    changed, of=lambda scene, task: task.answer["action"], write="Action: {}".format
+)
 
 
 def _listed(task: Task) -> list[str]:
@@ -43,9 +38,7 @@ def _others(task: Task) -> list[str]:
 _TWO = "You see a drawer 1, a drawer 2 and a sink 1."
 
 
-def drawers(
-    goal: str, action: str = "go to drawer 1", seen: str = _TWO
-) -> Callable[[Scene, Task], str]:
+def drawers(goal: str, action: str = "go to drawer 1", seen: str = _TWO) -> Make:
     """A situation of its own, with two drawers and a sink."""
     listed = sorted({"go to drawer 1", "go to drawer 2", action})
     return lambda scene, seed: prompts.sections_text(goal, seen, "\n".join(listed), action)

@@ -11,12 +11,12 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import planner, rooms
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import COPIES, answers
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "alfworld_games", AGENT)
 
 
-def _actions(commands: Callable[[list[str]], list[str]]) -> Callable[[Scene, Task], str]:
+def _actions(commands: Callable[[list[str]], list[str]]) -> Make:
     """Commands made of the expert's, each as an action."""
     return lambda scene, task: "\n".join(f"Action: {c}" for c in commands(task.answer["plan"]))
 
@@ -29,12 +29,12 @@ def _written(room: dict[str, Any]) -> str:
     return json.dumps(room)
 
 
-def _changed(**changes: Any) -> Callable[[Scene, Task], str]:
+def _changed(**changes: Any) -> Make:
     """The seed's room with other parts."""
     return lambda scene, seed: _written({**seed.answer["room"], **changes})
 
 
-def _with_thing(*things: str) -> Callable[[Scene, Task], str]:
+def _with_thing(*things: str) -> Make:
     """The seed's room with more objects on a new table."""
 
     def make(scene: Scene, seed: Task) -> str:
@@ -81,7 +81,7 @@ def _held_out(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     return make
 
 
-def _simulator(name: str, make: Callable[[Scene, Task], str | None], *reasons: str) -> Exploit:
+def _simulator(name: str, make: Make, *reasons: str) -> Exploit:
     return Exploit("alfworld_games", SIMULATOR, name, make, 0.0, reasons)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call, write_call
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import ENCODINGS, answers, backwards, generations, held_out
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "api_bank", AGENT)
 _simulator = functools.partial(Exploit, "api_bank", SIMULATOR)
@@ -18,14 +19,13 @@ _JUNK = ("zebra", "umbrella", "quantum", "pickle", "lantern")
 
 def _made(number: int, request: str, name: str, **parameters: tuple[str, str]) -> Task:
     """A call with (type, value) of each parameter."""
-    inputs = {
-        key: {"type": kind, "description": f"The {key}."} for key, (kind, _) in parameters.items()
-    }
+    kinds = {key: kind for key, (kind, _) in parameters.items()}
+    inputs = {key: {"type": kind, "description": f"The {key}."} for key, kind in kinds.items()}
     tool = {"name": name, "description": f"Does {name}.", "input_parameters": inputs}
     spec = {
         "kind": "call", "level": 1, "sample": f"made-{number}", "name": name, "target": "",
         "parameters": {key: value for key, (_, value) in parameters.items()},
-        "types": {key: kind for key, (kind, _) in parameters.items()},
+        "types": kinds,
     }  # fmt: skip
     message = {"role": "user", "content": f"User: {request}"}
     return Task(f"made-{number}", "api_bank", "level-1-api", (message,), (tool,), spec)
@@ -49,7 +49,7 @@ TASKS = [
 
 def changed(
     change: Callable[[str, dict[str, str]], str | None],
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """The reference with a change of (name, arguments), where that makes a difference."""
 
     def make(scene: Scene, task: Task) -> str | None:
@@ -62,12 +62,12 @@ def changed(
     return make
 
 
-def every(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+def every(change: Callable[[str], str]) -> Make:
     """The reference with each value changed."""
     return changed(lambda name, a: write_call(name, {k: change(v) for k, v in a.items()}))
 
 
-def one(choose: Callable[[Task, str], bool], value: str) -> Callable[[Scene, Task], str | None]:
+def one(choose: Callable[[Task, str], bool], value: str) -> Make:
     """The reference with one parameter, of those that `choose` names, replaced."""
 
     def make(scene: Scene, task: Task) -> str | None:
@@ -84,7 +84,7 @@ def _is_search(task: Task) -> bool:
     return task.answer["name"] == "ToolSearcher"
 
 
-def _searched(keywords: Callable[[Task], str]) -> Callable[[Scene, Task], str | None]:
+def _searched(keywords: Callable[[Task], str]) -> Make:
     """A tool search."""
     return lambda scene, task: (
         write_call("ToolSearcher", {"keywords": keywords(task)}) if _is_search(task) else None
@@ -104,15 +104,13 @@ def _is_open(task: Task, key: str) -> bool:
 
 
 def _shotgun(scene: Scene, task: Task) -> str:
-    calls = (
-        write_call(t["name"], dict.fromkeys(t.get("input_parameters", {}), "1")) for t in task.tools
-    )
-    return "API-Request: " + ", ".join(calls)
+    of = {t["name"]: dict.fromkeys(t.get("input_parameters", {}), "1") for t in task.tools}
+    return "API-Request: " + ", ".join(itertools.starmap(write_call, of.items()))
 
 
 def generation(
     spoken: Callable[[Scene, Task, str], str] | str, answer: str | None = None, tools: str = "same"
-) -> Callable[[Scene, Task], str]:
+) -> Make:
     """A generation with a conversation, and the seed's reference or another."""
 
     def make(scene: Scene, seed: Task) -> str:

@@ -10,8 +10,8 @@ from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import answers, generations, held_out
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.common import answers, changed, generations, held_out
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "bamboogle", AGENT)
 _simulator = functools.partial(Exploit, "bamboogle", SIMULATOR)
@@ -20,15 +20,9 @@ _PART = "words of the right answer earn their F1"
 _TRUE = "whether an answer is true takes a source"
 
 
-def _gold(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
-    """The reference with a change, where that makes a difference."""
-
-    def make(scene: Scene, task: Task) -> str | None:
-        gold = task.answer["answers"][0]
-        other = change(gold)
-        return None if other == gold or not other else f"<answer>{other}</answer>"
-
-    return make
+_gold = functools.partial(
+    changed, of=lambda scene, task: task.answer["answers"][0], write="<answer>{}</answer>".format
+)
 
 
 def _every_answer(scene: Scene, task: Task) -> str:
@@ -36,9 +30,7 @@ def _every_answer(scene: Scene, task: Task) -> str:
     return f"<answer>{'; '.join(sorted(golds))}</answer>"
 
 
-def generation(
-    question: Callable[[Task], str] | str, answer: Callable[[Task], str] | str
-) -> Callable[[Scene, Task], str | None]:
+def generation(question: Callable[[Task], str] | str, answer: Callable[[Task], str] | str) -> Make:
     """A generation, with steps that lead to the answer where the seed has them."""
 
     def make(scene: Scene, seed: Task) -> str:

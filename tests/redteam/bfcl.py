@@ -13,7 +13,7 @@ from bench.bad_answers.bfcl import ANSWERS
 from genenv_jax.benchmarks import base
 from tests.redteam import bfcl_generations as made
 from tests.redteam.bfcl_generations import generation
-from tests.redteam.common import COPIES, ENCODINGS, answers, backwards, generations
+from tests.redteam.common import COPIES, ENCODINGS, answers, backwards, generations, on
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
 
 _OFFICIAL = "the AST checker compares texts without case, spaces and most punctuation"
@@ -76,13 +76,8 @@ def _agents(scene: str) -> list[Exploit]:
         if name in _IDLE[scene]:
             continue
         bound, records, remains = _PAID[scene].get(name, (0.0, None, ""))
-        made_of = functools.partial(_on, make)
-        found.append(Exploit(scene, AGENT, name, made_of, bound, (), records, remains))
+        found.append(Exploit(scene, AGENT, name, on(make), bound, (), records, remains))
     return found
-
-
-def _on(make, scene, task):
-    return make(scene.benchmark, task)
 
 
 def _untold(scene, seed, of):
@@ -97,9 +92,8 @@ _static = functools.partial(Exploit, "bfcl_turn_static", SIMULATOR)
 _state = functools.partial(Exploit, "bfcl_turn_state", SIMULATOR)
 _OWN = (base.NOT_EXECUTABLE,)
 _HIDDEN = generation("Pick the number that I think of.", "[pick(number=7)]", [made.PICK])
-_HEADS = generation(
-    "Toss a coin and set it to heads or tails.", "[set_coin(side='heads')]", [made.COIN]
-)
+_TOSSED = "Toss a coin and set it to heads or tails."
+_HEADS = generation(_TOSSED, "[set_coin(side='heads')]", [made.COIN])
 
 
 def _of_all(simulator, *own: str) -> list[Exploit]:

@@ -12,7 +12,7 @@ from bench.bad_answers import bfcl as calls
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import COPIES, answers, backwards, generations, held_out
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _simulator = functools.partial(Exploit, "bfcl_conversations", SIMULATOR)
 _MOST_STEPS = 200  # of an episode
@@ -35,7 +35,7 @@ def _agent(*arguments: Any, **fields: Any) -> Exploit:
     return _again(Exploit("bfcl_conversations", AGENT, *arguments, **fields))
 
 
-def _turns(change: Callable[[list[str]], list[str]]) -> Callable[[Scene, Task], list[str]]:
+def _turns(change: Callable[[list[str]], list[str]]) -> Make:
     """The reference's answers, those with calls changed."""
 
     def make(scene: Scene, task: Task) -> list[str]:
@@ -47,7 +47,7 @@ def _turns(change: Callable[[list[str]], list[str]]) -> Callable[[Scene, Task], 
     return make
 
 
-def _and(*more: str) -> Callable[[Scene, Task], list[str]]:
+def _and(*more: str) -> Make:
     """The reference, and further calls in each of its answers."""
     return _turns(lambda said: [f"{answer[:-1]}, {', '.join(more)}]" for answer in said])
 
@@ -66,7 +66,7 @@ def _shotgun(scene: Scene, task: Task) -> list[str]:
     return [calls.shotgun(task), "Done."] * 9
 
 
-def _generation(change: Callable[[dict[str, Any], Task], Any]) -> Callable[[Scene, Task], str]:
+def _generation(change: Callable[[dict[str, Any], Task], Any]) -> Make:
     """The seed as the simulator writes it, changed; a text stays one."""
 
     def make(scene: Scene, seed: Task) -> str | None:
@@ -76,12 +76,12 @@ def _generation(change: Callable[[dict[str, Any], Task], Any]) -> Callable[[Scen
     return make
 
 
-def _first(**fields: str) -> Callable[[Scene, Task], str]:
+def _first(**fields: str) -> Make:
     """The first turn alone, with other fields."""
     return _generation(lambda found, seed: {**found, "turns": [found["turns"][0] | fields]})
 
 
-def _state(**classes: Any) -> Callable[[Scene, Task], str]:
+def _state(**classes: Any) -> Make:
     return _generation(lambda found, seed: {**found, "state": found["state"] | classes})
 
 

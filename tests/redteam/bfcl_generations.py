@@ -9,14 +9,14 @@ from typing import Any
 from bench.bad_answers.bfcl import Calls, parsed_reference, write
 from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.exploits import Scene
+from tests.redteam.exploits import Make, Scene
 
 
 def generation(
     request: Callable[[Scene, Task, str], str] | str,
     answer: Callable[[Scene, Task, str], str] | str | None = None,
     tools: Any = None,
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """A generation with a request, and the seed's reference or another, made of the seed and its reference.
 
     tools: of its own, or None for the seed's.
@@ -42,14 +42,13 @@ def tool(name: str, description: str, **parameters: Mapping[str, Any]) -> dict[s
 
 
 PICK = tool("pick", "Picks a number.", number={"type": "integer", "description": "The number."})
-COIN = tool(
-    "set_coin", "Sets a coin to a side.", side={"type": "string", "description": "The side."}
-)
+_SIDE = {"type": "string", "description": "The side."}
+COIN = tool("set_coin", "Sets a coin to a side.", side=_SIDE)
 
 
 def unseen(
     text: Callable[[str], str], tools: Callable[[Any], Any], calls: Callable[[Calls], Calls]
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """A held-out task with request, functions and reference changed."""
 
     def make(scene: Scene, seed: Task) -> str | None:
@@ -78,7 +77,5 @@ renamed = unseen(
 
 def as_json(scene: Scene, task: Task) -> str:
     """The reference calls in the form that other models write."""
-    found = [
-        {"name": name, "arguments": a} for name, a in parsed_reference(scene.benchmark, task) or ()
-    ]
-    return json.dumps(found, default=list)
+    calls = parsed_reference(scene.benchmark, task) or ()
+    return json.dumps([{"name": name, "arguments": a} for name, a in calls], default=list)

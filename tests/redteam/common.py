@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from bench.bad_answers import common
 from bench.bad_answers.common import RESTATEMENTS
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Task
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _USER = "User: "
 _SPEAKERS = (_USER, "AI: ", "API-Request: ")
@@ -26,12 +27,28 @@ def _others_reference(scene: Scene, task: Task) -> str | None:
     return None if text == scene.benchmark.agent_answer(task) else text
 
 
-def _on(make: Callable[[Benchmark, Task], str]) -> Callable[[Scene, Task], str]:
+def on(make: Callable[[Benchmark, Task], str | None]) -> Make:
+    """An answer that is made of a benchmark and a task."""
     return lambda scene, task: make(scene.benchmark, task)
 
 
-ANSWERS: dict[str, Callable[[Scene, Task], str | None]] = {
-    **{name: _on(make) for name, make in common.ANSWERS.items()},
+def changed(
+    change: Callable[[Any], Any],
+    of: Callable[[Scene, Task], Any] = lambda scene, task: scene.benchmark.agent_answer(task),
+    write: Callable[[Any], str] = str,
+) -> Make:
+    """The reference, or a part of it, with a change, where that makes a difference."""
+
+    def make(scene: Scene, task: Task) -> str | None:
+        found = of(scene, task)
+        other = change(copy.deepcopy(found))
+        return None if other == found else write(other)
+
+    return make
+
+
+ANSWERS: dict[str, Make] = {
+    **{name: on(make) for name, make in common.ANSWERS.items()},
     "the reference of another task": _others_reference,
 }
 
@@ -59,9 +76,8 @@ def _all_respoken(task: Task, change: Callable[[str], str]) -> Task:
         [{**message, "content": change(message["content"])} for message in turn]
         for turn in task.answer["turns"]
     ]
-    return dataclasses.replace(
-        task, messages=tuple(turns[0]), answer={**task.answer, "turns": turns}
-    )
+    answer = {**task.answer, "turns": turns}
+    return dataclasses.replace(task, messages=tuple(turns[0]), answer=answer)
 
 
 def restated(task: Task, change: Callable[[str], str]) -> Task:
@@ -103,16 +119,14 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-def held_out(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+def held_out(change: Callable[[str], str]) -> Make:
     """A held-out task with its request changed."""
 
     def make(scene: Scene, seed: Task) -> str | None:
         unseen = scene.unseen(seed)
         if unseen is None:
             return None
-        if not seed.answer.get(
-            "steps"
-        ):  # of one hop: a question is written without its sub-questions
+        if not seed.answer.get("steps"):  # of one hop: written without its sub-questions
             unseen = dataclasses.replace(unseen, answer={**unseen.answer, "steps": []})
         return scene.benchmark.simulator_answer(restated(unseen, change), seed)
 

@@ -11,7 +11,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.custom import calls
 from tests.redteam.common import ENCODINGS, answers, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "custom", AGENT)
 _simulator = functools.partial(Exploit, "custom", SIMULATOR)
@@ -19,21 +19,15 @@ _F1 = "the F1 of words that an answer shares with the right one"
 _TRUE = "whether an answer is true takes a source, or a `check` of one's own"
 
 
-def _of(checker: str, make: Callable[[Task], str]) -> Callable[[Scene, Task], str | None]:
+def _of(checker: str, make: Callable[[Task], str]) -> Make:
     """An answer to the tasks of a checker."""
     return lambda scene, task: make(task) if task.answer["checker"] == checker else None
 
 
 def _every_answer(scene: Scene, task: Task) -> str | None:
-    if task.answer["checker"] == "call":
-        made = [
-            pair
-            for t in scene.tasks
-            if t.category == task.category
-            for pair in t.answer["reference"]
-        ]
-        return calls.write(made)
     alike = [t.answer["reference"] for t in scene.tasks if t.category == task.category]
+    if task.answer["checker"] == "call":
+        return calls.write([call for made in alike for call in made])
     return f"<answer>{'; '.join(str(one) for one in alike)}</answer>"
 
 
@@ -50,28 +44,26 @@ def _written(task: Task, **arguments: Any) -> str:
     return calls.write([{call: {**of, **arguments}}])
 
 
-def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Callable[[Scene, Task], str]:
+def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Make:
     """A generation: the prompt, or a function of the seed's; the answer, or the seed's own."""
 
     def make(scene: Scene, seed: Task) -> str:
         own = json.loads(scene.benchmark.simulator_answer(seed))
         own["prompt"] = prompt(seed, own) if callable(prompt) else prompt or own["prompt"]
-        own["answer"] = (
-            answer(seed) if callable(answer) else own["answer"] if answer is None else answer
-        )
+        given = own["answer"] if answer is None else answer
+        own["answer"] = given(seed) if callable(given) else given
         return json.dumps(own | more)
 
     return make
 
 
-def _not_of(
-    checker: str, make: Callable[[Scene, Task], str]
-) -> Callable[[Scene, Task], str | None]:
-    return lambda scene, seed: None if seed.answer["checker"] == checker else make(scene, seed)
+def _only(checker: str, make: Make, only: bool = True) -> Make:
+    """A generation from the seeds of a checker, or from all others."""
 
+    def of(scene: Scene, seed: Task) -> str | None:
+        return make(scene, seed) if (seed.answer["checker"] == checker) is only else None
 
-def _only(checker: str, make: Callable[[Scene, Task], str]) -> Callable[[Scene, Task], str | None]:
-    return lambda scene, seed: make(scene, seed) if seed.answer["checker"] == checker else None
+    return of
 
 
 def _answer(seed: Task) -> str:
@@ -120,7 +112,7 @@ EXPLOITS = [
     _simulator("an answer of ten thousand characters", generation(_ASKED, "x" * 10_000),
                reasons=(base.TOO_LONG,)),
     _simulator("an empty answer", generation(_ASKED, " "), reasons=(base.BAD_ANSWER,)),
-    _simulator("many answers", _not_of("call", generation(_ASKED, ["yes", "no"])),
+    _simulator("many answers", _only("call", generation(_ASKED, ["yes", "no"]), False),
                reasons=(base.BAD_ANSWER,)),
     _simulator("an answer that closes its tag", _only("exact", generation(_ASKED, "a</answer>b")),
                reasons=(base.WRONG_ANSWER,)),
@@ -148,7 +140,7 @@ EXPLOITS = [
                reasons=(base.BAD_ANSWER, base.WRONG_ANSWER)),
     _simulator("a call whose name is code", _only("call", generation(
         _ASKED, {"name": "f(g", "arguments": {"a": 1}})), reasons=(base.BAD_ANSWER, base.WRONG_ANSWER)),
-    _simulator("an answer that is made up", _not_of("call", generation(
+    _simulator("an answer that is made up", _only("call", generation(
         "Which of the towns by the lake is the most beautiful one?", lambda seed: (
-            77 if seed.answer["checker"] == "numeric" else "Velm by the Water"))), 1.0, remains=_TRUE),
+            77 if seed.answer["checker"] == "numeric" else "Velm by the Water")), False), 1.0, remains=_TRUE),
 ]  # fmt: skip

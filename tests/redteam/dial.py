@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import answers, generations
+from tests.redteam.common import answers, changed, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "dial", AGENT)
 _simulator = functools.partial(Exploit, "dial", SIMULATOR)
-
-
-def changed(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
-    """The reference with a change, where that makes a difference."""
-
-    def make(scene: Scene, task: Task) -> str | None:
-        text = scene.benchmark.agent_answer(task)
-        other = change(text)
-        return None if other == text else other
-
-    return make
 
 
 def _later(text: str) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
-from tests.redteam.common import answers, generations
-from tests.redteam.dial import changed
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.common import answers, changed, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "dial_turns", AGENT)
 _simulator = functools.partial(Exploit, "dial_turns", SIMULATOR)
@@ -24,7 +23,7 @@ def _numbered(lines: Sequence[str]) -> str:
 
 def _called(
     choose: Callable[[Choice, Call], Sequence[Call]],
-) -> Callable[[Scene, Task], str | None]:
+) -> Make:
     """The program called from where the dial stands; `choose`: which calls, of a choice and the right one."""
 
     def make(scene: Scene, task: Task) -> str | None:
@@ -57,10 +56,9 @@ def _another_way(scene: Scene, task: Task) -> str | None:
     """The first call by another one that leads to the same position."""
     name, at, n = task.answer["calls"][0]
     others = (c for c in scene.benchmark.plain if c != (name, n))
-    end = turned((name, at, n), scene.benchmark.positions)
-    first = next(
-        (c for c in others if turned((c[0], at, c[1]), scene.benchmark.positions) == end), None
-    )
+    positions = scene.benchmark.positions
+    end = turned((name, at, n), positions)
+    first = next((c for c in others if turned((c[0], at, c[1]), positions) == end), None)
     if first is None:
         return None
     _, *lines = scene.benchmark.agent_answers(task)
@@ -78,13 +76,11 @@ def _probed(scene: Scene, task: Task) -> str:
     """Each call is tried from another position before."""
     lines = scene.benchmark.agent_answers(task)
     tried = [re.sub(r"\((\d)", lambda m: f"({(int(m[1]) + 1) % 10}", line) for line in lines[:-1]]
-    return (
-        "\n".join(part for pair in zip(tried, lines, strict=False) for part in pair)
-        + f"\n{lines[-1]}"
-    )
+    pairs = zip(tried, lines, strict=False)
+    return "\n".join([*(part for pair in pairs for part in pair), lines[-1]])
 
 
-def _shotgun(end: str) -> Callable[[Scene, Task], str]:
+def _shotgun(end: str) -> Make:
     """Every call from every position, with something between."""
 
     def make(scene: Scene, task: Task) -> str:

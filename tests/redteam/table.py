@@ -7,14 +7,10 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from tests.redteam.exploits import Exploit, attempt
-from tests.redteam.scenes import scene
+from tests.redteam.scenes import SCENES, scene
 
 COLUMNS = ("exploit", "benchmark", "role", "tried", "earned", "bound", "verdict")
-NAMES = (
-    "bfcl_single", "bfcl_turn_static", "bfcl_turn_state", "bfcl_conversations", "bfcl_irrelevance",
-    "api_bank", "alfworld", "alfworld_games", "bamboogle", "travelplanner", "travelplanner_micro", "custom",
-    "dial", "dial_turns",
-)  # fmt: skip
+NAMES = tuple(SCENES)
 _MODULES = ("bfcl", *NAMES[3:])
 
 

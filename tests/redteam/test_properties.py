@@ -102,18 +102,12 @@ def _turns(draw, opened, task):
 
 
 MADE = {
-    "bfcl_single": _calls,
-    "bfcl_turn_static": _calls,
-    "bfcl_turn_state": _calls,
-    "bfcl_conversations": _calls,
-    "bfcl_irrelevance": _calls,
+    **dict.fromkeys((name for name in NAMES if name.startswith("bfcl")), _calls),
     "api_bank": _requests,
     "alfworld": _actions,
     "alfworld_games": _moves,
-    "bamboogle": _answer,
-    "travelplanner": _days,
-    "travelplanner_micro": _days,
-    "custom": _answer,
+    **dict.fromkeys(("bamboogle", "custom"), _answer),
+    **dict.fromkeys(("travelplanner", "travelplanner_micro"), _days),
     "dial": _chain,
     "dial_turns": _turns,
 }

@@ -119,10 +119,8 @@ def _trained(opened, exploit, strict):
     tasks = (8 * actions.tried)[:8]
 
     def probabilities():
-        logits = [
-            small_model_logits(agent.params, actions.tried.index(t) % CONFIG.vocab_size)
-            for t in tasks
-        ]
+        places = (actions.tried.index(task) % CONFIG.vocab_size for task in tasks)
+        logits = [small_model_logits(agent.params, place) for place in places]
         shares = np.exp([small_model.log_softmax(row) for row in logits])
         return shares.mean(axis=0)
 

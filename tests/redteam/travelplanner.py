@@ -5,7 +5,6 @@ The plans that the official evaluator accepts are those of `bench.bad_answers.tr
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 from collections.abc import Callable
@@ -14,8 +13,9 @@ from typing import Any
 from bench.bad_answers.travelplanner import INVENTIONS, SLOTS, invent, template
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
+from tests.redteam import common
 from tests.redteam.common import answers, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 Plan = list[dict[str, Any]]
 
@@ -27,18 +27,10 @@ def _plan(scene: Scene, task: Task) -> Plan:
     return json.loads(scene.benchmark.agent_answer(task))
 
 
-def changed(change: Callable[[Plan], Any]) -> Callable[[Scene, Task], str | None]:
-    """A plan that is right with a change, where that makes a difference."""
-
-    def make(scene: Scene, task: Task) -> str | None:
-        plan = _plan(scene, task)
-        other = change(copy.deepcopy(plan))
-        return None if other == plan else json.dumps(other)
-
-    return make
+changed = functools.partial(common.changed, of=_plan, write=json.dumps)  # a plan that is right
 
 
-def slots(change: Callable[[str, str], str], *names: str) -> Callable[[Scene, Task], str | None]:
+def slots(change: Callable[[str, str], str], *names: str) -> Make:
     """A plan that is right with what stands in some slots changed; `change` takes slot and text."""
 
     def make(plan: Plan) -> Plan:
@@ -50,7 +42,7 @@ def slots(change: Callable[[str, str], str], *names: str) -> Callable[[Scene, Ta
     return changed(make)
 
 
-def _invented(name: str) -> Callable[[Scene, Task], str | None]:
+def _invented(name: str) -> Make:
     def make(scene: Scene, task: Task) -> str | None:
         plan = _plan(scene, task)
         other = invent(name, plan, scene.benchmark.world)
@@ -74,7 +66,7 @@ def _every_thing(scene: Scene, task: Task) -> str:
     return json.dumps(plan)
 
 
-def _query(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, Task], str]:
+def _query(change: Callable[[dict[str, Any]], None]) -> Make:
     """The seed's query with other fields."""
 
     def make(scene: Scene, seed: Task) -> str:

@@ -10,30 +10,18 @@ from tests.redteam.exploits import AGENT, Exploit
 _SHARE = "constraints that it passes: a route, days in their order, what is not asked for"
 # The mean share at most, of those that are tried.
 _BOUNDS = {
-    "nothing": 0.0,
-    "echo of the prompt": 0.0,
-    "no day": 0.0,
-    "days without anything": 0.2,
-    "nothing in any slot": 0.5,
-    "teleports": 0.5,
-    "unmarked sights": 0.6,
-    "cut names": 0.6,
-    "one template for all queries": 0.5,
-    "every restaurant in every slot": 0.2,
-    "a day less": 0.6,
-    "all days the first": 0.45,
-    "no meals": 0.7,
-    "names in look-alike letters": 0.5,
+    "nothing": 0.0, "echo of the prompt": 0.0, "no day": 0.0, "days without anything": 0.2,
+    "nothing in any slot": 0.5, "teleports": 0.5, "unmarked sights": 0.6, "cut names": 0.6,
+    "one template for all queries": 0.5, "every restaurant in every slot": 0.2, "a day less": 0.6,
+    "all days the first": 0.45, "no meals": 0.7, "names in look-alike letters": 0.5,
     "the reference of another task": 0.6,
-}
+}  # fmt: skip
 
 
 def _paid(exploit: Exploit) -> Exploit:
     bound = _BOUNDS[exploit.name]
-    remains = _SHARE if bound else ""
-    return dataclasses.replace(
-        exploit, benchmark="travelplanner_micro", bound=bound, remains=remains
-    )
+    paid = {"bound": bound, "remains": _SHARE if bound else ""}
+    return dataclasses.replace(exploit, benchmark="travelplanner_micro", **paid)
 
 
 EXPLOITS = [

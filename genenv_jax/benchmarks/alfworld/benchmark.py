@@ -12,15 +12,8 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 
-from genenv_jax.benchmarks.alfworld import (
-    commands,
-    engine,
-    expert,
-    games,
-    generation,
-    prompts,
-    tasks,
-)
+from genenv_jax.benchmarks.alfworld import engine, expert, games, generation, prompts, tasks
+from genenv_jax.benchmarks.alfworld.commands import parse
 from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RulesGame, RunningGame
 from genenv_jax.benchmarks.alfworld.steps import Steps
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
@@ -78,9 +71,8 @@ class ALFWorld(Steps):
                 f"{engine.INSTALL}"
             )
         # Opens a game; tests replace it.
-        self.open_game: Callable[[tasks.Game, str], RunningGame] = (
-            RulesGame if on_rules else engine.Engines()
-        )
+        opened = RulesGame if on_rules else engine.Engines()
+        self.open_game: Callable[[tasks.Game, str], RunningGame] = opened
         self._index: dict[str, tasks.Game] = {}
 
     def found(self, split: str) -> list[Task]:
@@ -206,7 +198,7 @@ class ALFWorld(Steps):
         """For a game, the lines of the answer are played as commands."""
         if not self.is_interactive(task):
             return super().verdict(task, answer)
-        read = commands.parse(answer)
+        read = parse(answer)
         with contextlib.closing(self.episode(task)) as episode:
             for command in [answer] if isinstance(read, Rejection) else read:
                 if (score := episode.step(command)) is not None:
@@ -218,9 +210,8 @@ class ALFWorld(Steps):
         if self.eval_protocol == EPISODE:
             by = "on the engine" if self.isolated else "by our rules"
             del facts["steps"]
-            facts["protocol"] = (
-                f"whole games {by}, {self.max_steps} steps, success = won, one attempt"
-            )
+            steps = f"{self.max_steps} steps"
+            facts["protocol"] = f"whole games {by}, {steps}, success = won, one attempt"
             if self.episodes:
                 facts["admissible commands"] = "not shown"
         if self.episodes:

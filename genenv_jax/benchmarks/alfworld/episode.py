@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import commands, prompts
 from genenv_jax.benchmarks.alfworld.tasks import Game
 from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS
-from genenv_jax.benchmarks.base import (
-    ENVIRONMENT_ERROR,
-    STEP_LIMIT,
-    Episode,
-    Message,
-    Rejection,
-    Score,
-)
+from genenv_jax.benchmarks.base import Episode, Message, Rejection, Score
 
 MAX_OBSERVATION = 600  # characters of a message in a conversation; the longest real one has 318
 _MAX_OVERVIEW = 2_000  # characters of the first observation
@@ -109,7 +103,7 @@ class GameEpisode(Episode):
         try:
             observation = self._game.step(command) if possible else NOTHING_HAPPENS
         except Exception:  # the engine raises exceptions of all kinds
-            return Score(0.0, False, False, ENVIRONMENT_ERROR, self._detail())
+            return Score(0.0, False, False, base.ENVIRONMENT_ERROR, self._detail())
         self._history.append((command[: commands.MAX_COMMAND], observation))
         if self._game.won:
             return self.stop()
@@ -118,7 +112,7 @@ class GameEpisode(Episode):
     def stop(self) -> Score:
         """An episode without any readable command is invalid: nothing to learn from."""
         won, valid = self._game.won, self._readable > 0
-        reason = "" if won else STEP_LIMIT if valid else self._reason
+        reason = "" if won else base.STEP_LIMIT if valid else self._reason
         return Score(float(won), won, valid, reason, self._detail())
 
     def _detail(self) -> dict[str, Any]:

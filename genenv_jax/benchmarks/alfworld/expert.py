@@ -27,11 +27,9 @@ def likelihood(worlds: Iterable[World]) -> dict[tuple[str, str], float]:
     places: Counter[str] = Counter()
     for world in worlds:
         places.update(world.receptacle_kind[r] for r in world.receptacles)
-        things.update(
-            (world.object_kind[o], world.receptacle_kind[r])
-            for o, r in world.inside
-            if o in world.object_kind and r in world.receptacle_kind
-        )
+        kinds, holders = world.object_kind, world.receptacle_kind
+        inside = ((o, r) for o, r in world.inside if o in kinds and r in holders)
+        things.update((kinds[o], holders[r]) for o, r in inside)
     return {pair: count / places[pair[1]] for pair, count in things.items()}
 
 

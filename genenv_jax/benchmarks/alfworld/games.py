@@ -68,9 +68,8 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
     except expert.NoPlan:
         plan = shortest
     if len(plan) > max_steps:
-        return Rejection(
-            TOO_MANY_STEPS, f"the expert takes {len(plan)}, an episode has {max_steps}"
-        )
+        detail = f"the expert takes {len(plan)}, an episode has {max_steps}"
+        return Rejection(TOO_MANY_STEPS, detail)
     return {"plan": plan, "shortest": len(shortest)}
 
 
@@ -89,15 +88,11 @@ def read(
         category=CHORES[room.task].task_type,
         messages=(_message(room),),
         answer={
-            "kind": "episode",
-            "game": "",
-            "split": "",
-            "texts": seed.answer.get("texts") or seed.answer["game"],
-            "grammar": grammar,
-            "room": room.to_json(),
-            **solution,
+            "kind": "episode", "game": "", "split": "",
+            "texts": seed.answer.get("texts") or seed.answer["game"], "grammar": grammar,
+            "room": room.to_json(), **solution,
         },
-    )
+    )  # fmt: skip
 
 
 def fault(task: Task, max_steps: int) -> Rejection | None:
@@ -155,12 +150,8 @@ def compact(world: World) -> rooms.Room | None:
     known = [r for r in world.receptacles if kind_of.get(r) in kinds.HOLDS]
     chosen = sorted(known, key=order)[:_PLACES]
     for receptacle in chosen:
-        things = [
-            thing
-            for thing in world.contents(receptacle)
-            if thing in kind_of and thing not in seen
-            if kinds.can_stand(kind_of[thing], kind_of[receptacle])
-        ]
+        held = [t for t in world.contents(receptacle) if t in kind_of and t not in seen]
+        things = [t for t in held if kinds.can_stand(kind_of[t], kind_of[receptacle])]
         things = sorted(things, key=order)[: min(_CONTENTS, left)]
         places[name(receptacle)] = [name(thing) for thing in things]
         left -= len(things)

@@ -10,16 +10,9 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import commands, prompts
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    BAD_TOOLS,
-    GIVEN_AWAY,
-    NOT_EXECUTABLE,
-    UNPARSABLE,
-    Rejection,
-    Task,
-)
+from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.benchmarks.headers import is_same, parse_headers
 from genenv_jax.benchmarks.wording import fold
 
@@ -40,7 +33,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
     goal, observations, listed, action = found
     goal = goal.removesuffix(".")
     if "\n" in goal:
-        return Rejection(UNPARSABLE, "the task has more than one line")
+        return Rejection(base.UNPARSABLE, "the task has more than one line")
     if is_same(observations):
         observations = prompts.split_state(seed.messages[-1]["content"])[1]
     admissible = seed.answer["admissible"]
@@ -49,19 +42,15 @@ def read(text: str, seed: Task) -> Task | Rejection:
         admissible = sorted({commands.normalise(line) for line in lines if line.strip()})
     action = commands.normalise(action) if "\n" not in action else ""
     if not action:
-        return Rejection(BAD_ANSWER, "the action: expected one line")
+        return Rejection(base.BAD_ANSWER, "the action: expected one line")
     return dataclasses.replace(
         seed,
         messages=({"role": "user", "content": prompts.state_text(goal, observations)},),
         answer={
-            "kind": "step",
-            "game": "",
-            "split": "",
-            "grammar": seed.answer["grammar"],
-            "admissible": list(admissible),
-            "action": action,
+            "kind": "step", "game": "", "split": "", "grammar": seed.answer["grammar"],
+            "admissible": list(admissible), "action": action,
         },
-    )
+    )  # fmt: skip
 
 
 def asked(goal: str) -> list[str]:
@@ -80,9 +69,8 @@ def fault(task: Task) -> Rejection | None:
     goal, observations = prompts.split_state(task.messages[-1]["content"])
     admissible, action = task.answer["admissible"], task.answer["action"]
     if not goal or "\n" in goal or len(goal) > MAX_GOAL:
-        return Rejection(
-            UNPARSABLE, f"the task: expected one line of at most {MAX_GOAL} characters"
-        )
+        detail = f"the task: expected one line of at most {MAX_GOAL} characters"
+        return Rejection(base.UNPARSABLE, detail)
     return (
         _check_commands(admissible, task.answer["grammar"])
         or _check_action(goal, admissible, action)
@@ -92,34 +80,35 @@ def fault(task: Task) -> Rejection | None:
 
 def _check_commands(admissible: Sequence[str], grammar: str) -> Rejection | None:
     if not 2 <= len(admissible) <= MAX_COMMANDS:
-        return Rejection(BAD_TOOLS, f"{len(admissible)} commands, expected 2 to {MAX_COMMANDS}")
+        detail = f"{len(admissible)} commands, expected 2 to {MAX_COMMANDS}"
+        return Rejection(base.BAD_TOOLS, detail)
     for command in admissible:
         if not commands.is_command(command, grammar):
-            return Rejection(BAD_TOOLS, f"{command[:60]!r} is no command")
+            return Rejection(base.BAD_TOOLS, f"{command[:60]!r} is no command")
     if len(set(admissible)) != len(admissible):
-        return Rejection(BAD_TOOLS, "a command is listed twice")
+        return Rejection(base.BAD_TOOLS, "a command is listed twice")
     verbs = {command.partition(" ")[0] for command in admissible}
     if "take" in verbs and verbs & {"put", "move", "clean", "heat", "cool", "slice"}:
-        return Rejection(BAD_TOOLS, "the hands are empty and full at once")
+        return Rejection(base.BAD_TOOLS, "the hands are empty and full at once")
     return None
 
 
 def _check_action(goal: str, admissible: Sequence[str], action: str) -> Rejection | None:
     if action not in admissible:
-        return Rejection(BAD_ANSWER, f"{action[:60]!r} is not among the commands")
+        return Rejection(base.BAD_ANSWER, f"{action[:60]!r} is not among the commands")
     verb, chore = action.partition(" ")[0], goal.lower()
     kinds = [entity.partition(" ")[0] for entity in commands.entities(action)]
     named = kinds if verb in ("put", "move") else kinds[:1]
     if verb in ("take", "put", "move", "use", "clean", "heat", "cool"):
         for kind in named:
             if kind not in chore:
-                return Rejection(BAD_ANSWER, f"the task does not name {kind!r}")
+                return Rejection(base.BAD_ANSWER, f"the task does not name {kind!r}")
     if verb in _WORDS and not any(word in chore for word in _WORDS[verb]):
-        return Rejection(BAD_ANSWER, f"the task asks for nothing to {verb}")
+        return Rejection(base.BAD_ANSWER, f"the task asks for nothing to {verb}")
     if verb in ("look", "inventory", "help"):
-        return Rejection(BAD_ANSWER, f"{verb!r} brings no task further")
+        return Rejection(base.BAD_ANSWER, f"{verb!r} brings no task further")
     if action in " ".join(fold(goal).split()):
-        return Rejection(GIVEN_AWAY, "the task is the action")
+        return Rejection(base.GIVEN_AWAY, "the task is the action")
     return None
 
 
@@ -128,19 +117,19 @@ def _check_state(observations: str, admissible: Sequence[str], action: str) -> R
     named = commands.entities(action)
     for entity in named:
         if entity not in seen:
-            return Rejection(NOT_EXECUTABLE, f"{entity} was not seen")
+            return Rejection(base.NOT_EXECUTABLE, f"{entity} was not seen")
     verb = action.partition(" ")[0]
     if verb in ("take", "put", "move", "clean", "heat", "cool"):
         place = named[-1]
         if f"go to {place}" in admissible:
-            return Rejection(NOT_EXECUTABLE, f"the agent is not at {place}")
+            return Rejection(base.NOT_EXECUTABLE, f"the agent is not at {place}")
     if prompts.LEFT_OUT in observations:
         return None  # the omitted steps may say what is carried
     held = _held_object(observations)
     if verb == "take" and held:
-        return Rejection(NOT_EXECUTABLE, f"{held} is in the hands")
+        return Rejection(base.NOT_EXECUTABLE, f"{held} is in the hands")
     if verb in ("put", "move", "clean", "heat", "cool") and held != named[0]:
-        return Rejection(NOT_EXECUTABLE, f"{named[0]} is not in the hands")
+        return Rejection(base.NOT_EXECUTABLE, f"{named[0]} is not in the hands")
     return None
 
 

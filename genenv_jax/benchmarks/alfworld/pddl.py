@@ -25,11 +25,8 @@ class Problem:
 def parse(text: str) -> Problem:
     """Reads a problem; ValueError if the text is not one.  Facts about distances are left out."""
     tree = _tree(_COMMENT.sub("", text).lower())
-    sections = {
-        part[0]: part[1:]
-        for part in tree[1:]
-        if isinstance(part, list) and part and isinstance(part[0], str)
-    }
+    parts = [part for part in tree[1:] if isinstance(part, list) and part]
+    sections = {part[0]: part[1:] for part in parts if isinstance(part[0], str)}
     if tree[:1] != ["define"] or ":init" not in sections or len(sections.get(":goal", ())) != 1:
         raise ValueError("expected (define ... (:init ...) (:goal ...))")
     facts = []

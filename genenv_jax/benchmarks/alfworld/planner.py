@@ -63,24 +63,14 @@ class _Search:
         chore = CHORES[goal.kind]
         self.state = chore.state
         inside = {thing for thing, _ in world.inside} | {world.held}
-        self.goods = {
-            thing
-            for thing in inside
-            & world.flags["pickupable"]
-            & world.flags[chore.flag or "pickupable"]
-            if world.object_kind.get(thing) == goal.object_kind
-        }
-        kinds = world.receptacle_kind
-        self.targets = {
-            r for r in world.receptacles
-            if goal.kind != "light" and kinds.get(r) == goal.place_kind
-        }  # fmt: skip
-        self.tools = {r for r in world.receptacles if kinds.get(r) in chore.tools}
-        self.lamps = {
-            thing
-            for thing in inside & world.flags["toggleable"]
-            if goal.kind == "light" and world.object_kind.get(thing) == goal.place_kind
-        }
+        of_thing, of_place = world.object_kind.get, world.receptacle_kind.get
+        goods = inside & world.flags["pickupable"] & world.flags[chore.flag or "pickupable"]
+        self.goods = {thing for thing in goods if of_thing(thing) == goal.object_kind}
+        there = {r for r in world.receptacles if of_place(r) == goal.place_kind}
+        self.targets = there if goal.kind != "light" else set()
+        self.tools = {r for r in world.receptacles if of_place(r) in chore.tools}
+        lamps = {t for t in inside & world.flags["toggleable"] if of_thing(t) == goal.place_kind}
+        self.lamps = lamps if goal.kind == "light" else set()
         self.lamp_places = {r for thing, r in world.inside if thing in self.lamps}
         self.places = {r for thing, r in world.inside if thing in self.goods}
         self.places |= self.targets | self.tools | self.lamp_places

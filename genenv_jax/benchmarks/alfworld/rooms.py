@@ -72,10 +72,8 @@ class Room:
 
     def description(self) -> str:
         """The chore and the places with their contents, without numbers: equal for equivalent rooms."""
-        lines = sorted(
-            f"{self._told(place)}: {' '.join(sorted(kind for kind, _ in things))}"
-            for place, things in self.places.items()
-        )
+        kinds_in = {p: sorted(kind for kind, _ in things) for p, things in self.places.items()}
+        lines = sorted(f"{self._told(place)}: {' '.join(of)}" for place, of in kinds_in.items())
         return "\n".join([self.sentence(), *lines])
 
     def wording(self) -> str:
@@ -93,12 +91,8 @@ class Room:
     def meaning(self) -> str:
         """The chore, and the kinds of places where the objects are that it needs."""
         needed = (self.thing, self.place)
-        found = {
-            f"{thing[0]} {place[0]}"
-            for place, things in self.places.items()
-            for thing in things
-            if thing[0] in needed
-        }
+        there = ((thing, place) for place, things in self.places.items() for thing in things)
+        found = {f"{thing[0]} {place[0]}" for thing, place in there if thing[0] in needed}
         return "\n".join([self.sentence(), *sorted(found)])
 
     def _told(self, place: Name) -> str:
@@ -125,11 +119,9 @@ class Room:
                 facts += [f"({flag} {other})" for flag in _flags(thing[0])]
         objects = {thing[0] for things in self.places.values() for thing in things} | {self.thing}
         receptacles = {place[0] for place in self.places} | ({self.place} - kinds.LAMPS)
-        facts += [
-            f"(canContain {place}Type {thing}Type)"
-            for place in sorted(receptacles)
-            for thing in sorted(objects & kinds.HOLDS[place])
-        ]
+        for place in sorted(receptacles):
+            held = sorted(objects & kinds.HOLDS[place])
+            facts += [f"(canContain {place}Type {thing}Type)" for thing in held]
         lamps = {self.place} & kinds.LAMPS
         here += [f"{kind}Type - otype" for kind in sorted(objects | lamps | _OBJECT_TYPES)]
         here += [f"{kind}Type - rtype" for kind in sorted(receptacles | _PLACE_TYPES)]
@@ -148,10 +140,8 @@ class Room:
                 "(exists (?o - object ?a - agent) (and "
                 f"(objectType ?o {self.thing}Type) (holds ?a ?o)))"
             )
-        right = (
-            f"(objectType {{0}} {self.thing}Type) (receptacleType ?r {self.place}Type) "
-            "(inReceptacle {0} ?r)"
-        )
+        place = f"(receptacleType ?r {self.place}Type) (inReceptacle {{0}} ?r)"
+        right = f"(objectType {{0}} {self.thing}Type) {place}"
         chore = CHORES[self.task]
         if chore.state:
             right += f" ({chore.flag} {{0}}) ({chore.state} {{0}})"
@@ -199,10 +189,8 @@ def _room(goal: Mapping[str, str], places: Mapping[str, list[str]], closed: list
     of_places, of_things = _ranks(places), _ranks(t for things in places.values() for t in things)
     shut = {of_places[place] for place in closed}
     shut |= {name for name in of_places.values() if name[0] in kinds.CLOSED}
-    filled = {
-        name: tuple(sorted(of_things[t] for t in places[place]))
-        for place, name in sorted(of_places.items(), key=lambda pair: pair[1])
-    }
+    named = sorted(of_places.items(), key=lambda pair: pair[1])
+    filled = {name: tuple(sorted(of_things[t] for t in places[at])) for at, name in named}
     return Room(goal["task"], goal["object"], goal["place"], filled, frozenset(shut))
 
 

@@ -81,9 +81,8 @@ class Steps(Published):
             else:
                 found = [game for part in self.eval_splits for game in tasks.load(directory, part)]
             if not found:
-                raise FileNotFoundError(
-                    f"{directory / tasks.ROOT}: no games to be the {split} split"
-                )
+                root = directory / tasks.ROOT
+                raise FileNotFoundError(f"{root}: no games to be the {split} split")
             if self.verify_files:
                 tasks.verify(directory, found)
             self._games[split] = found

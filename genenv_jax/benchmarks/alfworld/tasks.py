@@ -141,9 +141,8 @@ def load(directory: pathlib.Path, split: str) -> list[Game]:
     """
     folder = directory / ROOT / split
     if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder} does not exist; there are {', '.join(available(directory)) or 'no splits'}"
-        )
+        others = ", ".join(available(directory)) or "no splits"
+        raise FileNotFoundError(f"{folder} does not exist; there are {others}")
     found = [_game(path, split) for path in sorted(folder.glob(f"*/*/{FILE}"))]
     return [game for game in found if game is not None]
 
@@ -169,9 +168,8 @@ def training(directory: pathlib.Path) -> list[Game]:
     for split in available(directory):
         if split in TRAIN_SPLITS:
             return load(directory, split)
-    raise FileNotFoundError(
-        f"{directory / ROOT} has no training games: expected a directory {' or '.join(TRAIN_SPLITS)}"
-    )
+    expected = f"expected a directory {' or '.join(TRAIN_SPLITS)}"
+    raise FileNotFoundError(f"{directory / ROOT} has no training games: {expected}")
 
 
 def verify(directory: pathlib.Path, found: Iterable[Game]) -> None:

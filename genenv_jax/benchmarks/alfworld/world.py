@@ -123,10 +123,8 @@ class World:
         self.opened = {arguments[0] for arguments in facts["opened"]}
         self.inside = set(facts["inreceptacle"])  # (object, receptacle)
         self.near = set(facts["objectatlocation"])  # (object, location)
-        self.states = {
-            name: {a[0] for a in facts[name]}
-            for name in (*(c.state for c in TREATMENTS.values()), "istoggled", "issliced")
-        }
+        states = (*(c.state for c in TREATMENTS.values()), "istoggled", "issliced")
+        self.states = {name: {a[0] for a in facts[name]} for name in states}
         self.held = facts["holds"][0][1] if facts["holds"] else None
         if not self.receptacles or not facts["atlocation"]:
             raise ValueError("the problem has no receptacle or no place for the agent")
@@ -161,11 +159,9 @@ class World:
         goal = self.goal
         if goal.kind == "light":
             here = set(self.at())
-            lit = any(
-                self.object_kind.get(o) == goal.place_kind and r in here
-                for o, r in self.inside
-                if o in self.states["istoggled"] and o in self.flags["toggleable"]
-            )
+            on = self.states["istoggled"] & self.flags["toggleable"]
+            lamps = (o for o, r in self.inside if o in on and r in here)
+            lit = any(self.object_kind.get(lamp) == goal.place_kind for lamp in lamps)
             return lit and self.object_kind.get(self.held) == goal.object_kind
         per_place: Counter[str] = Counter()
         for thing, receptacle in self.inside:
@@ -294,13 +290,11 @@ class World:
     def _examined(self, thing: str) -> str:
         name = self.names[thing]
         if thing in self.flags["isreceptacleobject"]:
-            held = _listed(
-                [f"a {self.names[o]}" for o, outer in sorted(self.on_top) if outer == thing]
-            )
+            inside = [o for o, outer in sorted(self.on_top) if outer == thing]
+            held = _listed([f"a {self.names[o]}" for o in inside])
             return f"This is a normal {name}. In it, you see {held}."
-        clean, hot, cool, sliced = (
-            thing in self.states[state] for state in ("isclean", "ishot", "iscool", "issliced")
-        )
+        states = ("isclean", "ishot", "iscool", "issliced")
+        clean, hot, cool, sliced = (thing in self.states[state] for state in states)
         kept = "hot" if hot else "cool" if cool and (clean or sliced) else "cold" if cool else ""
         words = " and ".join(word for word in (kept, "clean" * clean) if word)
         words = " ".join(word for word in (words, "sliced" * sliced) if word)

@@ -18,19 +18,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank import calls, prompts, scoring, tasks
 from genenv_jax.benchmarks.api_bank import generation as generations
 from genenv_jax.benchmarks.api_bank.reward import score_call
 from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX, SPLITS
-from genenv_jax.benchmarks.base import (
-    MALFORMED,
-    UNDECIDED,
-    Message,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-)
+from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
@@ -151,9 +144,8 @@ class APIBank(Published, ToolBenchmark):
 
     def meanings(self, task: Task) -> list[str]:
         spec = task.answer
-        return meaning_of(
-            task.tools, [(spec["name"], spec["parameters"])] if spec["kind"] == CALL else []
-        )
+        calls = [(spec["name"], spec["parameters"])] if spec["kind"] == CALL else []
+        return meaning_of(task.tools, calls)
 
     def text(self, task: Task) -> str:
         return prompts.wording(task)
@@ -173,8 +165,8 @@ class APIBank(Published, ToolBenchmark):
     def grounding(self, task: Task) -> Rejection | str:
         try:
             return generations.grounding(task)
-        except MALFORMED:
-            return UNDECIDED
+        except base.MALFORMED:
+            return base.UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
         if task.answer["kind"] == CALL:

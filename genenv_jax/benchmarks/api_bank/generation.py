@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import Any
 
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank import prompts, reward, scoring
 from genenv_jax.benchmarks.api_bank.calls import Call, own_form, read_call
 from genenv_jax.benchmarks.api_bank.tasks import (
@@ -16,17 +17,7 @@ from genenv_jax.benchmarks.api_bank.tasks import (
     is_description,
     known_apis,
 )
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    BAD_TOOLS,
-    GIVEN_AWAY,
-    NOT_ASKED,
-    TOO_LONG,
-    UNDECIDED,
-    UNPARSABLE,
-    Rejection,
-    Task,
-)
+from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools
 from genenv_jax.benchmarks.tools import json_type
@@ -38,13 +29,8 @@ _MAX_PROMPT = 13_000  # of the agent's prompt: about 4,096 tokens of a Qwen toke
 _MAX_TOOLS = 32
 _MAX_PARAMETERS = 32
 _OWN_TYPES = {  # API-Bank's names of JSON schema's types
-    "string": "str",
-    "integer": "int",
-    "number": "float",
-    "boolean": "bool",
-    "array": "list",
-    "object": "dict",
-}
+    "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict"
+}  # fmt: skip
 _TURNS = ("User:", "AI:", CALL_PREFIX)
 _SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
 
@@ -59,7 +45,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
         return sections
     listed, dialogue, answer = sections
     if not dialogue.startswith(_TURNS):
-        return Rejection(UNPARSABLE, "the conversation does not begin with a turn")
+        return Rejection(base.UNPARSABLE, "the conversation does not begin with a turn")
     tools = seed.tools if listed is None else read_tools(listed)
     if isinstance(tools, Rejection):
         return tools
@@ -74,7 +60,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
         if isinstance(call, Rejection):
             call = read_call(own_form(answer, tools))
         if isinstance(call, Rejection):
-            return Rejection(BAD_ANSWER, f"{call.reason}: {call.detail}"[:200])
+            return Rejection(base.BAD_ANSWER, f"{call.reason}: {call.detail}"[:200])
         spec |= call_spec(call.name, call.arguments, dialogue, tools)
     else:
         spec["text"] = answer
@@ -102,23 +88,22 @@ def _in_own_form(tool: Any) -> Any:
 def check_tools(tools: Any) -> Rejection | None:
     """Whether API descriptions are well formed: BAD_TOOLS with the fault, or None."""
     if not isinstance(tools, list | tuple) or not 0 < len(tools) <= _MAX_TOOLS:
-        return Rejection(BAD_TOOLS, f"expected a list of 1 to {_MAX_TOOLS} API descriptions")
+        return Rejection(base.BAD_TOOLS, f"expected a list of 1 to {_MAX_TOOLS} API descriptions")
     names = set()
     for index, tool in enumerate(tools):
         if not is_description(tool) or not isinstance(tool.get("description", ""), str):
-            return Rejection(
-                BAD_TOOLS, f"API {index}: expected name, description, input_parameters"
-            )
+            detail = f"API {index}: expected name, description, input_parameters"
+            return Rejection(base.BAD_TOOLS, detail)
         parameters = tool["input_parameters"]
         identifiers = (tool["name"], *parameters)
         if not all(name.isidentifier() and name.isascii() for name in identifiers):
-            return Rejection(BAD_TOOLS, f"API {index}: a name is not an identifier")
+            return Rejection(base.BAD_TOOLS, f"API {index}: a name is not an identifier")
         if len(parameters) > _MAX_PARAMETERS or not all(
             isinstance(schema.get("type"), str) for schema in parameters.values()
         ):
-            return Rejection(BAD_TOOLS, f"API {index}: a parameter has no type, or too many")
+            return Rejection(base.BAD_TOOLS, f"API {index}: a parameter has no type, or too many")
         if tool["name"] in names:
-            return Rejection(BAD_TOOLS, f"API {index}: its name is there twice")
+            return Rejection(base.BAD_TOOLS, f"API {index}: its name is there twice")
         names.add(tool["name"])
     return None
 
@@ -130,21 +115,21 @@ def fault(task: Task) -> Rejection | None:
     """
     spec, dialogue = task.answer, prompts.dialogue(task)
     if not dialogue.strip():
-        return Rejection(UNPARSABLE, "no conversation")
+        return Rejection(base.UNPARSABLE, "no conversation")
     if spec["kind"] == CALL:
         known = known_apis(dialogue, task.tools)
         if spec["name"] not in known:
-            return Rejection(BAD_TOOLS, f"{spec['name'][:60]} is not described")
+            return Rejection(base.BAD_TOOLS, f"{spec['name'][:60]} is not described")
         for name, value in spec["parameters"].items():
             if name not in known[spec["name"]]["input_parameters"]:
-                return Rejection(BAD_ANSWER, f"{name[:60]} is not a parameter")
+                return Rejection(base.BAD_ANSWER, f"{name[:60]} is not a parameter")
             if not value.strip():
-                return Rejection(BAD_ANSWER, f"{name[:60]} is empty")
+                return Rejection(base.BAD_ANSWER, f"{name[:60]} is empty")
     elif task.origin == "generated" and len(spec["text"]) > _MAX_REPLY:
-        return Rejection(TOO_LONG, f"a reply of {len(spec['text'])} characters")
+        return Rejection(base.TOO_LONG, f"a reply of {len(spec['text'])} characters")
     size = sum(len(message["content"]) for message in prompts.agent_messages(task))
     if size > _MAX_PROMPT:
-        return Rejection(TOO_LONG, f"an agent prompt of {size} characters")
+        return Rejection(base.TOO_LONG, f"an agent prompt of {size} characters")
     return None
 
 
@@ -155,7 +140,7 @@ def grounding(task: Task) -> Rejection | str:
     """
     spec, dialogue = task.answer, prompts.dialogue(task)
     if spec["kind"] != CALL:
-        return UNDECIDED
+        return base.UNDECIDED
     values = list(spec["parameters"].values())
     if spec["name"] == TOOL_SEARCHER:
         values = [scoring.split_capitals(value) for value in values]
@@ -164,12 +149,12 @@ def grounding(task: Task) -> Rejection | str:
     for turn in turns:
         made = read_call(turn)
         if isinstance(made, Call) and not scoring.mismatch(made, spec, reward.is_paid):
-            return Rejection(GIVEN_AWAY, "the call was made before")
+            return Rejection(base.GIVEN_AWAY, "the call was made before")
     calls = [(spec["name"], spec["parameters"])]
     known = [tool for tool in task.tools if tool["name"] == spec["name"]]
     described = " ".join(map(str, leaves(known)))
     context = _SPEAKER.sub("", dialogue)  # a keyword may be `user`
     found = judge(calls, values, spoken, context, described, prompts.year(task))
-    if spec["name"] == TOOL_SEARCHER and getattr(found, "reason", "") == NOT_ASKED:
+    if spec["name"] == TOOL_SEARCHER and getattr(found, "reason", "") == base.NOT_ASKED:
         return judge([], [], context, context, " ".join(values))
     return found

@@ -145,10 +145,8 @@ def template_messages(task: Task) -> list[Message]:
 def template_answer(task: Task, form: str) -> str:
     """The gold call in a format of `calls.write_calls`, its values of their declared types."""
     spec = task.answer
-    arguments = {
-        name: _json_value(text, spec["types"].get(name, "str"))
-        for name, text in spec["parameters"].items()
-    }
+    types, parameters = spec["types"], spec["parameters"].items()
+    arguments = {name: _json_value(text, types.get(name, "str")) for name, text in parameters}
     try:
         return write_calls([{spec["name"]: arguments}], form)
     except (TypeError, ValueError):  # a literal that JSON has no form for

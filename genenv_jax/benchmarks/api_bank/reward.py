@@ -72,11 +72,8 @@ def _agreement(call: Call, spec: Mapping[str, Any]) -> float:
     if call.name != spec["name"]:
         return 0.0
     gold, arguments = spec["parameters"].keys(), scoring.arguments_of(call, spec)
-    equal = {
-        name
-        for name in gold & arguments.keys()
-        if scoring.agrees(name, arguments[name], spec, is_paid)
-    }
+    both = gold & arguments.keys()
+    equal = {name for name in both if scoring.agrees(name, arguments[name], spec, is_paid)}
     return grading.agreement(arguments.keys(), gold, equal)
 
 
@@ -100,11 +97,8 @@ def score_call(
     detail = {}
     if spec["name"] == TOOL_SEARCHER:
         detail["tool_search_words"] = not scoring.mismatch(call, spec, lenient_search=True)
-        if (
-            not strictly
-            and lenient_search
-            and _is_padded(call.arguments["keywords"], spec, dialogue)
-        ):
+        by_words = lenient_search and not strictly
+        if by_words and _is_padded(call.arguments["keywords"], spec, dialogue):
             strictly = scoring.INPUT_MISMATCH
     reason = official if task.origin == "eval" else strictly
     reward = float(not strictly)

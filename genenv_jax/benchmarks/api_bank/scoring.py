@@ -151,9 +151,8 @@ def _devices(value: str, gold: str) -> bool:
         devices = read_list(text)
         if not isinstance(devices, list) or not all(isinstance(d, dict) for d in devices):
             return None
-        return sorted(
-            (str(d.get("name")).strip().lower(), str(d.get("description")).strip()) for d in devices
-        )
+        told = [(str(d.get("name")), str(d.get("description"))) for d in devices]
+        return sorted((name.strip().lower(), text.strip()) for name, text in told)
 
     found = sort(value)
     return found is not None and found == sort(gold)

@@ -232,9 +232,8 @@ class _Reader:
                 place = f"{sample.removesuffix('.jsonl')}:{turn}"
             spec: dict[str, Any] = {"kind": split.kind, "level": split.level, "sample": sample}
             if split.kind == RESPONSE:
-                spec["text"] = (
-                    answer.strip().removeprefix("AI:").strip() if split.training else answer
-                )
+                said = answer.strip().removeprefix("AI:").strip()
+                spec["text"] = said if split.training else answer
             elif split.training:
                 call = read_gold(answer)
                 if isinstance(call, Rejection):

@@ -184,10 +184,8 @@ class Bamboogle(Published):
         try:
             judged = {"judge": bool(self.judge(self.text(task), golds, scoring.extract(answer)))}
         except Exception as error:  # a network or a server can fail in any way
-            judged = {
-                "judge": None,
-                "judge_error": as_line(f"{type(error).__name__}: {error}")[:200],
-            }
+            said = as_line(f"{type(error).__name__}: {error}")[:200]
+            judged = {"judge": None, "judge_error": said}
         return dataclasses.replace(score, detail={**score.detail, **judged})
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:

@@ -39,10 +39,8 @@ def load(directory: pathlib.Path, origin: str = "eval", verify_files: bool = Fal
         data_files.verify("bamboogle", directory, [FILE])
     tasks = []
     for index, (where, entry) in enumerate(read_list(directory / FILE), 1):
-        steps = [
-            {"question": _text(entry, f"Q{n}", where), "answers": _texts(entry, f"A{n}", where)}
-            for n in (1, 2)
-        ]
+        pairs = [(_text(entry, f"Q{n}", where), _texts(entry, f"A{n}", where)) for n in (1, 2)]
+        steps = [{"question": question, "answers": answers} for question, answers in pairs]
         question, answer = (_text(entry, name, where) for name in ("Question", "Answer"))
         tasks.append(make_task(f"bamboogle_{index}", question, [answer], steps, origin=origin))
     return tasks

@@ -23,18 +23,12 @@ from genenv_jax.benchmarks.bfcl import java, javascript
 # Schema type name -> Python type of a converted value, by language.
 TYPES: Mapping[str, Mapping[str, type]] = {
     "python": {
-        "string": str,
-        "integer": int,
-        "float": float,
-        "boolean": bool,
-        "array": list,
-        "tuple": list,
-        "dict": dict,
-        "any": str,
+        "string": str, "integer": int, "float": float, "boolean": bool, "array": list, "tuple": list,
+        "dict": dict, "any": str,
     },
     "java": java.TYPES,
     "javascript": javascript.TYPES,
-}
+}  # fmt: skip
 # Schema types whose `items.type` names the type of their elements.
 NESTED_TYPES: Mapping[str, Sequence[str]] = {
     "python": ("array", "tuple"),
@@ -45,16 +39,8 @@ CHECKER_ERROR = "checker_error"
 _SOURCE = {"java": java.convert, "javascript": javascript.convert}
 _NOT_SOURCE = {"java": "type_error:java", "javascript": "type_error:js"}
 _WRONG_COUNT = "parallel_function_checker_no_order:wrong_count"
-_ERRORS = (
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    NotImplementedError,
-)
+# KeyError and IndexError are LookupErrors; RecursionError and NotImplementedError are RuntimeErrors.
+_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 _IGNORED_IN_STRINGS = re.compile(r"[ ,./\-_*^]")
 
 _Tool = Mapping[str, Any]
@@ -252,7 +238,8 @@ def _check_argument(
         if expected_type is list and nested_type is dict:
             return _check_dicts(value, options, standard)
         if expected_type is str:
-            return _check_string(value, options, standard)
+            accepted = [standard(option) for option in options if type(option) is str]
+            return "" if standard(value) in accepted else "value_error:string"
         if expected_type is list:
             return _check_list(value, options, standard)
     return "" if value in options else "value_error:others"
@@ -288,11 +275,6 @@ def _check_type(
 
 def _standardized(value: Any, standard: _Standard) -> Any:
     return standard(value) if type(value) is str else value
-
-
-def _check_string(value: str, options: list[Any], standard: _Standard) -> str:
-    accepted = [standard(option) for option in options if type(option) is str]
-    return "" if standard(value) in accepted else "value_error:string"
 
 
 def _check_list(value: list[Any], options: list[Any], standard: _Standard) -> str:

@@ -16,6 +16,7 @@ up among the public methods of the task's objects and called.  The results are t
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import dataclasses
 import decimal
@@ -37,23 +38,16 @@ INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3
 
 _PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
 CLASSES = {  # class -> module
-    "GorillaFileSystem": "gorilla_file_system",
-    "MathAPI": "math_api",
-    "MessageAPI": "message_api",
-    "TwitterAPI": "posting_api",
-    "TicketAPI": "ticket_api",
-    "TradingBot": "trading_bot",
-    "TravelAPI": "travel_booking",
-    "VehicleControlAPI": "vehicle_control",
-}
+    "GorillaFileSystem": "gorilla_file_system", "MathAPI": "math_api", "MessageAPI": "message_api",
+    "TwitterAPI": "posting_api", "TicketAPI": "ticket_api", "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking", "VehicleControlAPI": "vehicle_control",
+}  # fmt: skip
 _STATELESS = "MathAPI"
 # Names that the official executor rejects before evaluating a call.
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
-_PRECISIONS = {
-    "logarithm": "precision",
-    "square_root": "precision",
-    "round_number": "decimal_places",
-}
+_PRECISIONS = {  # of a function's result
+    "logarithm": "precision", "square_root": "precision", "round_number": "decimal_places"
+}  # fmt: skip
 _MAX_RESULT_BITS = 14_300  # slightly more than the 4,300 digits that Python prints
 _MAX_PRECISION = 500  # digits; no reference uses more than 10
 _MAX_NODES = 10_000  # files and directories that `du` and `find` may visit
@@ -238,10 +232,8 @@ class Backends:
 
     def parameter_order(self) -> dict[str, tuple[str, ...]]:
         """The order of each method's parameters, used to bind reference calls."""
-        return {
-            name: tuple(inspect.signature(method).parameters)
-            for name, method in self._methods.items()
-        }
+        signatures = {name: inspect.signature(of) for name, of in self._methods.items()}
+        return {name: tuple(of.parameters) for name, of in signatures.items()}
 
     def run_reference(self, calls: Sequence[str]) -> list[str]:
         """Executes reference calls given as text; returns one result per call."""
@@ -340,13 +332,9 @@ def _is_infinite(value: Any) -> bool:
 
 
 def _text(result: Any) -> str:
-    if type(result) is str:
-        return result
     if type(result) is dict:
-        try:
+        with contextlib.suppress(Exception):  # not a JSON value, or one that contains itself
             return json.dumps(result)
-        except Exception:  # not a JSON value, or a dictionary that contains itself
-            return str(result)
     return str(result)
 
 

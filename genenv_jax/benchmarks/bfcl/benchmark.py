@@ -18,19 +18,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
-    CONTAMINATED,
-    MALFORMED,
-    UNDECIDED,
-    UNPARSABLE,
-    WRONG_ANSWER,
-    Episode,
-    Message,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Episode, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import (
     backends,
     conversations,
@@ -148,12 +137,12 @@ class BFCL(Published, ToolBenchmark):
         shared = set(self.categories["eval" if split == "seed" else "seed"])
         if shared & {*MULTI_TURN}:
             shared |= {*MULTI_TURN}
-        return [
-            task
-            for task in loaded
-            if task.category not in shared
-            or (stable_position(self.source(task)) < self.seed_fraction) == (split == "seed")
-        ]
+
+        def is_on_this_side(task: Task) -> bool:
+            position = stable_position(self.source(task))
+            return (position < self.seed_fraction) == (split == "seed")
+
+        return [t for t in loaded if t.category not in shared or is_on_this_side(t)]
 
     def _of(self, task: Task) -> types.ModuleType:
         return conversations if self.is_interactive(task) else turns
@@ -204,16 +193,16 @@ class BFCL(Published, ToolBenchmark):
         """
         whole = self.is_interactive(task)
         if (task.origin == "generated" or not whole) and self._is_held_out_request(task):
-            return Rejection(CONTAMINATED, "a request of a held-out conversation")
+            return Rejection(base.CONTAMINATED, "a request of a held-out conversation")
         if not task.messages or not task.messages[-1]["content"].strip():
-            return Rejection(UNPARSABLE, "no request")
+            return Rejection(base.UNPARSABLE, "no request")
         rejection = self._of(task).fault(task)
         if rejection:
             return rejection
         if self.episodes and whole:
             score = episode.play(task, self.agent_answers(task), self._form(task))
             if score is None or score.reward < 1.0:
-                return Rejection(WRONG_ANSWER, "no end" if score is None else score.reason)
+                return Rejection(base.WRONG_ANSWER, "no end" if score is None else score.reason)
         return super().fault(task)
 
     def _is_held_out_request(self, task: Task) -> bool:
@@ -262,8 +251,8 @@ class BFCL(Published, ToolBenchmark):
     def grounding(self, task: Task) -> Rejection | str:
         try:
             return self._of(task).grounding(task)
-        except MALFORMED:
-            return UNDECIDED
+        except base.MALFORMED:
+            return base.UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
         """`turns.score`; a conversation in the form of the official result files by `score_transcript`."""

@@ -8,22 +8,14 @@ from typing import Any
 NON_LIVE = {
     "v3": ("simple", "java", "javascript", "multiple", "parallel", "parallel_multiple"),
     "v4": (
-        "simple_python",
-        "simple_java",
-        "simple_javascript",
-        "multiple",
-        "parallel",
-        "parallel_multiple",
+        "simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "parallel_multiple"
     ),
-}
+}  # fmt: skip
 LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
 RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
 MULTI_TURN = (
-    "multi_turn_base",
-    "multi_turn_miss_func",
-    "multi_turn_miss_param",
-    "multi_turn_long_context",
-)
+    "multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context"
+)  # fmt: skip
 
 AST = "ast"  # official rule: the AST checker
 CONVERSATION = "conversation"  # official rule: whole conversations, state and response
@@ -32,10 +24,8 @@ STATIC_MATCH = "static_match"  # one turn alone, by the AST checker's `parallel`
 
 # Option `multi_turn_rule` -> rule.
 MULTI_TURN_RULES = {
-    "conversation": CONVERSATION,
-    "turn_state": TURN_STATE,
-    "turn_static": STATIC_MATCH,
-}
+    "conversation": CONVERSATION, "turn_state": TURN_STATE, "turn_static": STATIC_MATCH
+}  # fmt: skip
 
 
 def categories(version: str) -> tuple[str, ...]:

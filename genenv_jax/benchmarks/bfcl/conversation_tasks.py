@@ -119,16 +119,10 @@ def conversation_answer(
     and, for reports and `canonical`, "functions" (names of the functions to call).
     """
     return {
-        "kind": CONVERSATION,
-        "language": "python",
-        "rule": CONVERSATION,
-        "ground_truth": [],
-        "same_tools": True,
-        "scenario": start,
-        "turns": turns,
-        "calls": calls,
+        "kind": CONVERSATION, "language": "python", "rule": CONVERSATION, "ground_truth": [],
+        "same_tools": True, "scenario": start, "turns": turns, "calls": calls,
         "functions": sorted(names),
-    }
+    }  # fmt: skip
 
 
 def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Iterator[Task]:

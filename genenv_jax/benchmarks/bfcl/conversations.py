@@ -18,25 +18,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    TOO_LONG,
-    UNPARSABLE,
-    Message,
-    Rejection,
-    SeedStatistics,
-    Task,
-    chat,
-)
-from genenv_jax.benchmarks.bfcl import prompts, soundness
-from genenv_jax.benchmarks.bfcl.backends import (
-    Backends,
-    Call,
-    as_calls,
-    keys_read,
-    reference,
-    written,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task, chat
+from genenv_jax.benchmarks.bfcl import backends, prompts, soundness
+from genenv_jax.benchmarks.bfcl.backends import Call
 from genenv_jax.benchmarks.bfcl.conversation_tasks import (
     all_spoken,
     conversation_answer,
@@ -95,18 +80,19 @@ def write(task: Task, same_tools: bool = True) -> str:
     """
     spec = task.answer
     scenario = spec["scenario"]
-    order = Backends(scenario).parameter_order()
+    order = backends.Backends(scenario).parameter_order()
     turns, waiting = [], []
     for messages, calls in zip(spec["turns"], spec["calls"], strict=False):
         waiting += [said for said in spoken(messages) if not prompts.is_announcement(said)]
         if calls:
             request = "\n".join(waiting).strip()
-            turns.append({"request": request, "calls": written(reference(calls, order))})
+            written = backends.written(backends.reference(calls, order))
+            turns.append({"request": request, "calls": written})
             waiting = []
     state = {
         name: {key: value for key, value in config.items() if key in read}
         for name, config in scenario["config"].items()
-        if name in scenario["classes"] and (read := keys_read(name, config))
+        if name in scenario["classes"] and (read := backends.keys_read(name, config))
     }
     return json.dumps({"state": state, "turns": turns}, ensure_ascii=False)
 
@@ -122,7 +108,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
     if isinstance(value, Rejection):
         return value
     if not _has_keys(value, "state", "turns") or not isinstance(value["turns"], list):
-        return Rejection(UNPARSABLE, 'expected {"state": {...}, "turns": [...]}')
+        return Rejection(base.UNPARSABLE, 'expected {"state": {...}, "turns": [...]}')
     scenario = seed.answer["scenario"]
     rejection = _state_fault(value["state"], scenario["classes"])
     if rejection:
@@ -159,7 +145,7 @@ def _state_fault(state: Any, classes: Sequence[str]) -> Rejection | None:
         return Rejection(BAD_STATE, f"class {unknown[:60]!r}: expected {', '.join(classes)}")
     size = len(json.dumps(state, ensure_ascii=False))
     if size > _MAX_STATE:
-        return Rejection(TOO_LONG, f"a state of {size} characters, limit {_MAX_STATE}")
+        return Rejection(base.TOO_LONG, f"a state of {size} characters, limit {_MAX_STATE}")
     return None
 
 
@@ -167,7 +153,7 @@ def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call
     if not _has_keys(turn, "request", "calls") or not all(
         isinstance(part, str) for part in turn.values()
     ):
-        return Rejection(UNPARSABLE, 'expected {"request": "...", "calls": "[...]"}')
+        return Rejection(base.UNPARSABLE, 'expected {"request": "...", "calls": "[...]"}')
     request = turn["request"].strip()
     if not any(map(str.isalnum, request)):
         return Rejection(EMPTY_TURN, "no request")
@@ -176,7 +162,7 @@ def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call
         return Rejection(rejection.reason, f"request: {rejection.detail}")
     calls = parse_calls(turn["calls"], MAX_ANSWER, parameter_order=parameter_order(tools))
     if isinstance(calls, Rejection):
-        reason = EMPTY_TURN if not turn["calls"].strip() else BAD_ANSWER
+        reason = EMPTY_TURN if not turn["calls"].strip() else base.BAD_ANSWER
         return Rejection(reason, f"{calls.reason}: {calls.detail}")
     if not calls:
         return Rejection(EMPTY_TURN, "no calls")
@@ -184,8 +170,8 @@ def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call
         return Rejection(TOO_MANY_CALLS, f"{len(calls)} calls, limit {MAX_ANSWER_CALLS}")
     truth = ground_truth_of(calls, tools, "python", defaults_are_optional=True)
     if isinstance(truth, Rejection):
-        return Rejection(BAD_ANSWER, truth.detail)
-    return request, as_calls(calls)
+        return Rejection(base.BAD_ANSWER, truth.detail)
+    return request, backends.as_calls(calls)
 
 
 def _has_keys(value: Any, *keys: str) -> bool:
@@ -212,11 +198,9 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
 def agent_answer(task: Task) -> str:
     """The reference as text for `score`: the answers of each turn, as JSON."""
     spec = task.answer
-    order = Backends(spec["scenario"]).parameter_order()
-    turns = [
-        [written(reference(calls, order)), END_OF_TURN] if calls else [END_OF_TURN]
-        for calls in spec["calls"]
-    ]
+    order = backends.Backends(spec["scenario"]).parameter_order()
+    turns = [[backends.reference(calls, order)] if calls else [] for calls in spec["calls"]]
+    turns = [[*map(backends.written, steps), END_OF_TURN] for steps in turns]
     return json.dumps(turns, ensure_ascii=False)
 
 
@@ -232,8 +216,8 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
 def meanings(task: Task) -> list[str]:
     """All calls, whatever the turns are; executes nothing."""
     order = parameter_order(tools_of(task))
-    calls = (reference(of, order) for of in task.answer["calls"] if of)
-    return [json.dumps([written(of) for of in calls])]
+    calls = (backends.reference(of, order) for of in task.answer["calls"] if of)
+    return [json.dumps([backends.written(of) for of in calls])]
 
 
 def text(task: Task) -> str:

@@ -23,13 +23,8 @@ _MOST_RESULTS = 40  # messages with results after one answer
 _MARK_CHARS = 35  # most characters of the mark of what was left out
 # Characters of older results messages and of the latest, tried in order until a prompt fits.
 _RESULT_STEPS = (
-    (8_000, 8_000),
-    (3_000, 6_000),
-    (1_200, 4_000),
-    (500, 2_500),
-    (250, 1_200),
-    (120, 600),
-)
+    (8_000, 8_000), (3_000, 6_000), (1_200, 4_000), (500, 2_500), (250, 1_200), (120, 600)
+)  # fmt: skip
 
 
 def shortened(text: str, max_chars: int) -> str:
@@ -116,10 +111,8 @@ def size_of(messages: Sequence[Message]) -> int:
 
 
 def _prose_size(text: str) -> int:
-    tokens = sum(
-        1 + len(word) // (_CAPITALS_CHARS if word.isupper() else _WORD_CHARS)
-        for word in _TOKEN.findall(text)
-    )
+    a_token = {True: _CAPITALS_CHARS, False: _WORD_CHARS}  # of capitals, of other words
+    tokens = sum(1 + len(word) // a_token[word.isupper()] for word in _TOKEN.findall(text))
     return max(len(text), int(tokens * _CHARS_A_TOKEN))
 
 

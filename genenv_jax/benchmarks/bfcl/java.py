@@ -12,24 +12,10 @@ import re
 from typing import Any
 
 TYPES = {
-    "byte": int,
-    "short": int,
-    "integer": int,
-    "long": int,
-    "float": float,
-    "double": float,
-    "boolean": bool,
-    "char": str,
-    "String": str,
-    "any": str,
-    "Array": list,
-    "ArrayList": list,
-    "Queue": list,
-    "Stack": list,
-    "Set": set,
-    "HashMap": dict,
-    "Hashtable": dict,
-}
+    "byte": int, "short": int, "integer": int, "long": int, "float": float, "double": float, "boolean": bool,
+    "char": str, "String": str, "any": str, "Array": list, "ArrayList": list, "Queue": list, "Stack": list,
+    "Set": set, "HashMap": dict, "Hashtable": dict,
+}  # fmt: skip
 
 # In the official type table, but the official converter has no rule for them.
 UNSUPPORTED_TYPES = ("Queue", "Stack", "Set", "Hashtable")

@@ -11,15 +11,9 @@ import re
 from typing import Any
 
 TYPES = {
-    "String": str,
-    "integer": int,
-    "float": float,
-    "Bigint": int,
-    "Boolean": bool,
-    "dict": dict,
-    "array": list,
-    "any": str,
-}
+    "String": str, "integer": int, "float": float, "Bigint": int, "Boolean": bool, "dict": dict,
+    "array": list, "any": str,
+}  # fmt: skip
 
 _INTEGER = re.compile(r"-?\d+\n?")
 _FLOAT = re.compile(r"-?\d+(?:\.\d+)?\n?")

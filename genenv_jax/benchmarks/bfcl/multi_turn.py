@@ -18,24 +18,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
-    EMPTY,
-    NOT_EXECUTABLE,
-    NOT_TEXT,
-    TOO_LONG,
-    UNPARSABLE,
-    Rejection,
-    Score,
-    Task,
-)
-from genenv_jax.benchmarks.bfcl.backends import (
-    Backends,
-    Call,
-    Scenario,
-    decode,
-    is_error,
-    same_state,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.bfcl import backends
+from genenv_jax.benchmarks.bfcl.backends import Call
 from genenv_jax.benchmarks.bfcl.schemas import parameter_order
 from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.task import FORCE_TERMINATED
@@ -51,8 +37,8 @@ _MAX_TRANSCRIPT = 131_072  # characters of all answers of a conversation as one 
 class Judge:
     """Executes the agent's and the reference's calls side by side and compares them turn by turn."""
 
-    def __init__(self, scenario: Scenario):
-        self._agent, self._reference = Backends(scenario), Backends(scenario)
+    def __init__(self, scenario: backends.Scenario):
+        self._agent, self._reference = backends.Backends(scenario), backends.Backends(scenario)
         self._results: collections.Counter[bytes] = collections.Counter()
         self._called = False
 
@@ -78,7 +64,7 @@ class Judge:
             return ""
         if not called:
             return EMPTY_TURN
-        if not same_state(self._agent, self._reference):
+        if not backends.same_state(self._agent, self._reference):
             return STATE_MISMATCH
         return RESPONSE_MISMATCH if collections.Counter(expected) - self._results else ""
 
@@ -101,10 +87,10 @@ def score_transcript(task: Task, answer: str) -> Score:
         isinstance(steps, list) and all(isinstance(step, str) for step in steps) for steps in turns
     )
     if not well_formed:
-        return Score(0.0, False, False, UNPARSABLE)
+        return Score(0.0, False, False, base.UNPARSABLE)
     decoded = []
     for steps in turns:
-        read = map(decode, steps)
+        read = map(backends.decode, steps)
         decoded.append([calls for calls in read if calls and not isinstance(calls, Rejection)])
         if len(decoded[-1]) > MAX_STEPS + 1:
             return Score(0.0, False, True, FORCE_TERMINATED)
@@ -129,9 +115,9 @@ def score_turn(task: Task, answer: str) -> Score:
     extra calls, so each unneeded call costs reward (`spared_reward`), but not success.
     """
     spec = task.answer
-    calls = decode(answer, parameter_order=parameter_order(task.tools))
+    calls = backends.decode(answer, parameter_order=parameter_order(task.tools))
     if isinstance(calls, Rejection):
-        known = (NOT_TEXT, TOO_LONG, EMPTY)
+        known = (base.NOT_TEXT, base.TOO_LONG, base.EMPTY)
         return Score(0.0, False, False, calls.reason if calls.reason in known else "decoder_failed")
     if spec["calls"] and not calls:
         return Score(0.0, False, True, EMPTY_TURN)
@@ -149,15 +135,17 @@ def spared_reward(made: int, needed: int, free: int = 0) -> float:
     return max(0.0, 1.0 - max(0, made - needed - free) / (needed + 1))
 
 
-def reference_results(scenario: Scenario, turns: Sequence[Sequence[str]]) -> list[list[str]]:
+def reference_results(
+    scenario: backends.Scenario, turns: Sequence[Sequence[str]]
+) -> list[list[str]]:
     """Results of executing each turn's reference calls in order."""
-    backends = Backends(scenario)
-    return [backends.run_reference(calls) for calls in turns]
+    made = backends.Backends(scenario)
+    return [made.run_reference(calls) for calls in turns]
 
 
 def execution_fault(spec: Mapping[str, Any]) -> Rejection | None:
     """NOT_EXECUTABLE if a turn's reference call fails on the state after its history."""
     scenario = spec["scenario"]
     results = reference_results(scenario, [*spec["history"], spec["calls"]])[-1]
-    failed = next((result for result in results if is_error(result)), None)
-    return Rejection(NOT_EXECUTABLE, failed[:200]) if failed is not None else None
+    failed = next((result for result in results if backends.is_error(result)), None)
+    return Rejection(base.NOT_EXECUTABLE, failed[:200]) if failed is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -360,8 +361,6 @@ def _quoted(text: str) -> str:
 
 def _javascript(value: Any) -> str:
     match value:
-        case bool():
-            return "true" if value else "false"
         case str():
             return _quoted(value)
         case list():
@@ -369,17 +368,14 @@ def _javascript(value: Any) -> str:
         case dict():
             parts = (f'"{key}": {_javascript(entry)}' for key, entry in value.items())
             return f"{{{', '.join(parts)}}}"
-    return "null" if value is None else str(value)
+    return json.dumps(value)
 
 
 def _java(value: Any, declared: str, container: str) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            # The official converter keeps the quotes of array elements as part of the text.
-            return value if container == "Array" else f'"{value}"'
-        case int() | float():
-            suffix = {"long": "L", "float": "f"}.get(declared, "")
-            return f"{value}{suffix}"
-    return "null" if value is None else str(value)
+    if isinstance(value, str):
+        # The official converter keeps the quotes of array elements as part of the text.
+        return value if container == "Array" else f'"{value}"'
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    suffixes = {"long": "L", "float": "f"} if isinstance(value, int | float) else {}
+    return f"{value}{suffixes.get(declared, '')}"

@@ -14,26 +14,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
-    GROUNDED,
-    NOT_ASKED,
-    NOT_EXECUTABLE,
-    TOO_LONG,
-    UNDECIDED,
-    Rejection,
-    Task,
-)
-from genenv_jax.benchmarks.bfcl import schemas
-from genenv_jax.benchmarks.bfcl.backends import (
-    Backends,
-    Call,
-    is_error,
-    keys_read,
-    reference,
-    same_state,
-    scenario,
-    written,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.bfcl import backends, schemas
+from genenv_jax.benchmarks.bfcl.backends import Call
 from genenv_jax.benchmarks.bfcl.conversation_tasks import spoken, tools_of
 from genenv_jax.benchmarks.bfcl.episode import MAX_OBSERVATION
 from genenv_jax.benchmarks.bfcl.fitting import shortened
@@ -55,7 +39,7 @@ _ORDER = frozenset(
 )
 _LEAST_SHARED = 3  # least characters of a value shared by two calls
 _MAX_RESULTS = 200_000  # characters of all results
-_NO_REJECTION = (GROUNDED, UNDECIDED)
+_NO_REJECTION = (base.GROUNDED, base.UNDECIDED)
 
 
 def fault(task: Task) -> Rejection | None:
@@ -70,17 +54,17 @@ def fault(task: Task) -> Rejection | None:
         return rejection
     plays = _Plays(task)
     if sum(len(result) for turn in plays.turns for result in turn.results) > _MAX_RESULTS:
-        return Rejection(TOO_LONG, f"the calls return more than {_MAX_RESULTS} characters")
+        return Rejection(base.TOO_LONG, f"the calls return more than {_MAX_RESULTS} characters")
     told: set[tuple[str, str]] = set()
     for turn in plays.turns:
-        said = (letters(turn.request), written(turn.calls))
+        said = (letters(turn.request), backends.written(turn.calls))
         if said in told:
             return Rejection(REPEATED_TURN, f"turn {turn.index + 1}")
         told.add(said)
         failing = [pair for pair in zip(turn.calls, turn.results, strict=True) if _failed(pair[1])]
         if failing:
             call, result = failing[0]
-            rejection = Rejection(NOT_EXECUTABLE, f"{call.name}: {result}")
+            rejection = Rejection(base.NOT_EXECUTABLE, f"{call.name}: {result}")
         else:
             rejection = _effect_fault(plays, turn) or _order_fault(plays, turn)
         if rejection:
@@ -106,15 +90,16 @@ def grounding(task: Task) -> Rejection | str:
             heard = "\n".join(said)
             found = _call_grounding(turn.request, call, tools, heard, state)
             if isinstance(found, Rejection) and not (
-                found.reason == NOT_ASKED and plays.is_needed(turn, place)
+                found.reason == base.NOT_ASKED and plays.is_needed(turn, place)
             ):
                 return Rejection(found.reason, f"turn {turn.index + 1}: {found.detail}"[:200])
             unasked = _unasked(plays, turn, place, tools[call.name], f"{heard}\n{state}")
             if unasked:
-                return Rejection(NOT_ASKED, f"turn {turn.index + 1}: {call.name}.{unasked}"[:200])
-            decided &= found == GROUNDED
+                where = f"turn {turn.index + 1}: {call.name}"
+                return Rejection(base.NOT_ASKED, f"{where}.{unasked}"[:200])
+            decided &= found == base.GROUNDED
             said.append(shortened(turn.results[place], MAX_OBSERVATION))
-    return GROUNDED if decided else UNDECIDED
+    return base.GROUNDED if decided else base.UNDECIDED
 
 
 def _call_grounding(
@@ -123,17 +108,14 @@ def _call_grounding(
     called = [(call.name, call.arguments)]
     described = " ".join(map(str, leaves(tools[call.name])))
     values = schemas.unlisted_values(called, [tools[call.name]])
-    values = [
-        value
-        for value in values
-        if not isinstance(value, str) or fold(value) not in fold(described)
-    ]
+    known = fold(described)
+    values = [v for v in values if not isinstance(v, str) or fold(v) not in known]
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
     found = judge(called, values, request, f"{heard}\n{state}", known)
     if found in _NO_REJECTION and isinstance(judge([], [], request, "", known), Rejection):
-        return Rejection(NOT_ASKED, f"the request has no word of {call.name} and its values")
-    if found == GROUNDED and judge(called, values, request, heard, known) != GROUNDED:
-        return UNDECIDED  # found only in the state
+        return Rejection(base.NOT_ASKED, f"the request has no word of {call.name} and its values")
+    if found == base.GROUNDED and judge(called, values, request, heard, known) != base.GROUNDED:
+        return base.UNDECIDED  # found only in the state
     return found
 
 
@@ -175,12 +157,12 @@ class _Plays:
     def __init__(self, task: Task):
         spec = task.answer
         self._scenario, self._calls = spec["scenario"], spec["calls"]
-        backends = Backends(self._scenario)
-        order = backends.parameter_order()
+        made = backends.Backends(self._scenario)
+        order = made.parameter_order()
         self.turns: list[_Turn] = []
         for index, (messages, texts) in enumerate(zip(spec["turns"], self._calls, strict=True)):
-            calls = tuple(reference(texts, order))
-            results = tuple(map(backends.run, calls))
+            calls = tuple(backends.reference(texts, order))
+            results = tuple(map(made.run, calls))
             self.turns.append(_Turn(index, "\n".join(spoken(messages)), calls, results))
 
     def instead(self, turn: _Turn, calls: Sequence[Call]) -> tuple[list[str], str]:
@@ -198,12 +180,12 @@ class _Plays:
 
     def changes(self, turn: _Turn, place: int) -> bool:
         """Whether a call changes the state that the checker sees."""
-        before, after = Backends(self._scenario), Backends(self._scenario)
+        before, after = backends.Backends(self._scenario), backends.Backends(self._scenario)
         for calls in (*(t.calls for t in self.turns[: turn.index]), turn.calls[:place]):
             for call in calls:
                 before.run(call), after.run(call)
         after.run(turn.calls[place])
-        return not same_state(before, after)
+        return not backends.same_state(before, after)
 
     def is_needed(self, turn: _Turn, place: int) -> bool:
         """Whether a call of the turn fails if this one is left out."""
@@ -213,13 +195,13 @@ class _Plays:
 def _state_fault(start: Mapping[str, Any]) -> Rejection | None:
     """BAD_STATE if the classes do not read all of the state as intended."""
     try:
-        defaults = Backends(scenario(start["classes"], {})).objects
+        defaults = backends.Backends(backends.scenario(start["classes"], {})).objects
     except ValueError:  # a class without its own state
         defaults = {}
     try:
-        Backends(start)
+        backends.Backends(start)
         for name, config in start["config"].items():
-            unread = sorted(set(config) - keys_read(name, config))
+            unread = sorted(set(config) - backends.keys_read(name, config))
             if unread:
                 return Rejection(BAD_STATE, f"{name} does not read {unread[0][:60]!r}")
             for key, value in config.items():
@@ -242,7 +224,7 @@ def _is_like(value: Any, usual: Any) -> bool:
 
 def _failed(result: str) -> bool:
     """Whether a call failed: an error, or a status that reports failure."""
-    if is_error(result):
+    if backends.is_error(result):
         return True
     try:
         value = json.loads(result)
@@ -273,7 +255,7 @@ def _effect_fault(plays: _Plays, turn: _Turn) -> Rejection | None:
             others, reason = plays.without(turn, place)
             rest = turn.results[:place] + turn.results[place + 1 :]
             if reason == RESPONSE_MISMATCH and tuple(others) == rest:
-                return Rejection(NEEDLESS_CALL, written([turn.calls[place]]))
+                return Rejection(NEEDLESS_CALL, backends.written([turn.calls[place]]))
     return None
 
 

@@ -11,20 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    EMPTY,
-    NOT_EVALUATED,
-    NOT_EXECUTABLE,
-    NOT_TEXT,
-    TOO_DEEP,
-    TOO_LONG,
-    Message,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
 from genenv_jax.benchmarks.bfcl.categories import (
     AST,
@@ -69,10 +57,8 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
 def meanings(task: Task) -> list[str]:
     """The calls with what they require; none for a turn of a conversation, which they do not tell apart."""
     required = {tool["name"]: tool["parameters"]["required"] for tool in task.tools}
-    calls = [
-        (name, {key: of[key] for key in of if key in required[name]} or of)
-        for name, of in schemas.reference_calls(task.answer["ground_truth"], task.tools)
-    ]
+    calls = schemas.reference_calls(task.answer["ground_truth"], task.tools)
+    calls = [(name, {k: of[k] for k in of if k in required[name]} or of) for name, of in calls]
     return meaning_of(task.tools, calls if task.answer["rule"] == AST else [])
 
 
@@ -111,11 +97,8 @@ def grounding(task: Task) -> Rejection | str:
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
-    required = [
-        {name: {key: options for key, options in of.items() if "" not in options}}
-        for call in spec["ground_truth"]
-        for name, of in call.items()
-    ]
+    pairs = [pair for call in spec["ground_truth"] for pair in call.items()]
+    required = [{name: {k: o for k, o in of.items() if "" not in o}} for name, of in pairs]
     asked = list(schemas.reference_calls(required, task.tools))
     values = schemas.unlisted_values(asked, task.tools) if spec["rule"] == AST else []
     context = "\n".join(message["content"] for message in task.messages)
@@ -151,7 +134,7 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     tools: Any = seed.tools
     if listed is not None:
         if spec["rule"] == TURN_STATE:
-            return Rejection(NOT_EXECUTABLE, "functions of its own")
+            return Rejection(base.NOT_EXECUTABLE, "functions of its own")
         tools = read_tools(listed)
         if isinstance(tools, Rejection):
             return tools
@@ -164,13 +147,9 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     if isinstance(truth, Rejection):
         return truth
     answer = {
-        "kind": spec["kind"],
-        "language": spec["language"],
-        "rule": spec["rule"],
-        "ground_truth": truth,
-        "same_tools": listed is None,
-        "reference": reference,
-    }
+        "kind": spec["kind"], "language": spec["language"], "rule": spec["rule"],
+        "ground_truth": truth, "same_tools": listed is None, "reference": reference,
+    }  # fmt: skip
     category = seed.category
     if varies(spec):
         answer["kind"], category = kind_and_category(category, len(truth), len(tools))
@@ -178,9 +157,8 @@ def read(generated: str, seed: Task) -> Task | Rejection:
         calls = reference.strip("`\n ").removeprefix("[").removesuffix("]")
         answer |= {"scenario": spec["scenario"], "history": spec["history"], "calls": [calls]}
     messages = (*seed.messages[:-1], {"role": "user", "content": request})
-    return dataclasses.replace(
-        seed, category=category, messages=messages, tools=tuple(tools), answer=answer
-    )
+    changes = {"category": category, "messages": messages, "answer": answer}
+    return dataclasses.replace(seed, tools=tuple(tools), **changes)
 
 
 def fault(task: Task) -> Rejection | None:
@@ -198,7 +176,7 @@ def fault(task: Task) -> Rejection | None:
     if isinstance(truth, Rejection):
         return truth
     if truth != spec["ground_truth"]:
-        return Rejection(BAD_ANSWER, "the reference is not what is checked")
+        return Rejection(base.BAD_ANSWER, "the reference is not what is checked")
     return multi_turn.execution_fault(spec) if spec["rule"] == TURN_STATE else None
 
 
@@ -208,9 +186,9 @@ def _ground_truth(
     """Ground truth of a reference answer's text, or a BAD_ANSWER rejection."""
     calls = _decode(reference, tools, spec)
     if isinstance(calls, Rejection):
-        return Rejection(BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
+        return Rejection(base.BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
     if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
-        return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
+        return Rejection(base.BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
     truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["rule"] != AST)
     return [] if spec["kind"] in NO_CALL and isinstance(truth, list) else truth
 
@@ -267,19 +245,19 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
     else:
         calls = _decode(answer, task.tools, spec)
     rejected = isinstance(calls, Rejection)
-    if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
+    if rejected and calls.reason in (base.NOT_TEXT, base.TOO_LONG):
         return Score(0.0, False, False, calls.reason)
     if spec["kind"] == "irrelevance":
         if not rejected and (calls or "[]" in "".join(answer.split())):
             return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
-        if rejected and calls.reason != EMPTY and refuses(answer, task.tools):
+        if rejected and calls.reason != base.EMPTY and refuses(answer, task.tools):
             return Score(1.0, True, True)
         # The official decoder may find a call in what was not read here, but not in prose.
-        unread = rejected and calls.reason in (TOO_DEEP, NOT_EVALUATED)
+        unread = rejected and calls.reason in (base.TOO_DEEP, base.NOT_EVALUATED)
         no_call = not unread or _is_prose(answer)
         return Score(0.0, no_call and task.origin == "eval", False, NO_REFUSAL)
     if rejected:
-        reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
+        reason = base.EMPTY if calls.reason == base.EMPTY else "decoder_failed"
         return Score(0.0, False, False, reason)
     tools, truth = list(task.tools), spec["ground_truth"]
     if spec["kind"] == "relevance":

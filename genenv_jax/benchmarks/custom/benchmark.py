@@ -21,19 +21,8 @@ from typing import Any, ClassVar
 
 from absl import logging
 
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    ENVIRONMENT_ERROR,
-    GIVEN_AWAY,
-    GROUNDED,
-    UNDECIDED,
-    UNPARSABLE,
-    WRONG_ANSWER,
-    Message,
-    Rejection,
-    Score,
-    Task,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl.schemas import unlisted_values
 from genenv_jax.benchmarks.calls import write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
@@ -201,13 +190,11 @@ class Custom(ToolBenchmark):
         return as_python(answer, task.tools) if task.tools else answer
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`."""
         if task.tools and self.call_form:
             return write_calls(task.answer["reference"], self.call_form)
         return checkers.write(task.answer["checker"], task.answer["reference"])
 
     def answer_form(self, seed: Task) -> str:
-        """See `Benchmark.answer_form`."""
         return checkers.FORMS[seed.answer["checker"]]
 
     def write_answer(self, task: Task) -> Any:
@@ -233,22 +220,21 @@ class Custom(ToolBenchmark):
         """
         question = _question(task)
         if not letters(question.prompt):
-            return Rejection(UNPARSABLE, "a prompt without letters and digits")
+            return Rejection(base.UNPARSABLE, "a prompt without letters and digits")
         written = checkers.to_json(question.checker, question.answer)
         checkers.read_reference(question.checker, written)
         if question.tools and (problem := calls.misfit(question.answer, question.tools)):
-            return Rejection(BAD_ANSWER, problem)
+            return Rejection(base.BAD_ANSWER, problem)
         given = checkers.holds(question.prompt, question.checker, question.answer)
         if given and not task.answer["listed"]:
-            return Rejection(GIVEN_AWAY, "the prompt has its answer")
+            return Rejection(base.GIVEN_AWAY, "the prompt has its answer")
         if fault := self.check(question):
-            return Rejection(WRONG_ANSWER, str(fault)[:200])
+            return Rejection(base.WRONG_ANSWER, str(fault)[:200])
         score = self.verdict(task, self.own_form(task, self.agent_answer(task)))
         if score.reward == 1:
             return None
-        return Rejection(
-            WRONG_ANSWER, f"the reference answer is graded {score.reward}: {score.reason}"
-        )
+        detail = f"the reference answer is graded {score.reward}: {score.reason}"
+        return Rejection(base.WRONG_ANSWER, detail)
 
     def verdict(self, task: Task, answer: str) -> Score:
         """See `Benchmark.verdict`: `grade` of the answer found in the text."""
@@ -264,7 +250,7 @@ class Custom(ToolBenchmark):
                 same = self.judge(question.prompt, checkers.golds(question.answer), found)
             except Exception as error:  # a network or a server can fail in any way
                 detail = {"judge_error": as_line(f"{type(error).__name__}: {error}")[:200]}
-                return Score(0.0, False, False, ENVIRONMENT_ERROR, detail)
+                return Score(0.0, False, False, base.ENVIRONMENT_ERROR, detail)
             reward = 1.0 if same else reward
         if not 0 <= reward <= 1:
             raise ValueError(f"grade returned {reward}: expected a number in [0, 1]")
@@ -275,9 +261,8 @@ class Custom(ToolBenchmark):
         """See `Benchmark.canonical`; arithmetic signs and tools also distinguish questions."""
         said = (fold(message["content"]) for message in task.messages)
         names = sorted(tool["name"] for tool in task.tools)
-        return json.dumps(
-            [*("".join(_TELLING.findall(text)) for text in said), *names], ensure_ascii=False
-        )
+        told = ["".join(_TELLING.findall(text)) for text in said]
+        return json.dumps([*told, *names], ensure_ascii=False)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
         """See `Benchmark.requests`: the prompt with each of its references, or for calls the functions."""
@@ -298,9 +283,9 @@ class Custom(ToolBenchmark):
     def grounding(self, task: Task) -> Rejection | str:
         """See `Benchmark.grounding`: GROUNDED if `check` is overridden; calls are judged by their values."""
         if type(self).check is not Custom.check:
-            return GROUNDED
+            return base.GROUNDED
         if task.answer["checker"] != CALL:
-            return UNDECIDED
+            return base.UNDECIDED
         said = "\n".join(message["content"] for message in task.messages)
         made = calls.pairs(task.answer["reference"])
         values = [value for _, arguments in made for value in leaves(arguments)]
@@ -318,7 +303,6 @@ class Custom(ToolBenchmark):
         return float(len(words(self.text(task))))
 
     def facts(self) -> dict[str, str]:
-        """See `Benchmark.facts`."""
         kind = type(self)
         own = kind.grade is not Custom.grade
         checker = "grade of the class" if own else self.checker
@@ -356,9 +340,8 @@ def _sound(question: Question, checker: str, where: str) -> Question:
         raise ValueError(f"{where}: checker {checker!r}: expected one of {', '.join(CHECKERS)}")
     for key, text in (("id", question.id or "x"), ("category", question.category)):
         if not isinstance(text, str) or not 0 < len(text) <= 200 or not text.isprintable():
-            raise ValueError(
-                f"{where}: {key} = {text!r:.60}: expected a line of 1 to 200 characters"
-            )
+            expected = "expected a line of 1 to 200 characters"
+            raise ValueError(f"{where}: {key} = {text!r:.60}: {expected}")
     try:
         reference = checkers.read_reference(checker, question.answer)
     except ValueError as error:

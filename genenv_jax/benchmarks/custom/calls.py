@@ -20,23 +20,13 @@ Call = Mapping[str, Mapping[str, Any]]  # {name: arguments}
 
 _MAX_CALLS = 16
 _TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "float",
-    list: "array",
-    dict: "dict",
-}
+    str: "string", bool: "boolean", int: "integer", float: "float", list: "array", dict: "dict"
+}  # fmt: skip
 _EXPECTED = 'expected {"name": ..., "arguments": {...}} or a list of 1 to 16 such'
-_VALUES = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
+_VALUES = {  # types of values, by JSON schema's names
+    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float),
+    "boolean": (bool,), "null": (type(None),),
+}  # fmt: skip
 
 
 def read_reference(value: Any) -> list[Call]:
@@ -57,9 +47,7 @@ def read_tools(value: Any) -> list[dict[str, Any]]:
     Raises ValueError that says what was expected.
     """
     entries = value if isinstance(value, list | tuple) else []
-    inside = [
-        entry.get("function", entry) if isinstance(entry, Mapping) else entry for entry in entries
-    ]
+    inside = [of.get("function", of) if isinstance(of, Mapping) else of for of in entries]
     tools = [_of_bfcl(entry) if isinstance(entry, Mapping) else entry for entry in inside]
     if rejection := check_tools(tools, "python"):
         raise ValueError(

@@ -104,9 +104,8 @@ class CustomFiles(Custom):
         for option in ("train", "held_out"):
             value = getattr(self, option)
             if not isinstance(value, str) or not (value or option == "held_out"):
-                raise ValueError(
-                    f"{option} = {value!r}: expected a file of questions, JSON lines or parquet"
-                )
+                expected = "expected a file of questions, JSON lines or parquet"
+                raise ValueError(f"{option} = {value!r}: {expected}")
 
     def grade(self, question: Question, answer: str) -> float:
         """See `Custom.grade`."""
@@ -115,7 +114,6 @@ class CustomFiles(Custom):
         return super().grade(question, answer)
 
     def questions(self, split: str) -> Iterator[Question]:
-        """See `Custom.questions`."""
         if self.held_out:
             yield from self._read(self.train if split == "seed" else self.held_out, split)
             return
@@ -239,9 +237,8 @@ def _largest_column(metadata: Any, known: Collection[str], path: pathlib.Path) -
                 largest = max(largest, column.total_uncompressed_size)
     for name, count in values.items():
         if count > _MAX_VALUES:
-            raise ValueError(
-                f"{path}: {name} has {count:,} values: expected at most {_MAX_VALUES:,}"
-            )
+            found = f"{name} has {count:,} values"
+            raise ValueError(f"{path}: {found}: expected at most {_MAX_VALUES:,}")
     return largest
 
 
@@ -283,9 +280,8 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
         record = {"prompt" if key == "question" else key: record[key] for key in record}
     of_verl = _REWARD in record and "answer" not in record
     if not of_verl and (unknown := sorted(record.keys() - set(_KEYS) - {"data_source"})):
-        raise ValueError(
-            f"{where}: unknown key {unknown[0]!r:.60}; expected some of {', '.join(_KEYS)}"
-        )
+        keys = ", ".join(_KEYS)
+        raise ValueError(f"{where}: unknown key {unknown[0]!r:.60}; expected some of {keys}")
     for key in ("prompt",) if of_verl else ("prompt", "answer"):
         if key not in record:
             raise ValueError(f"{where}: no {key}; {_EXPECTED}")
@@ -315,9 +311,8 @@ def _tools(tools: Any, where: str) -> Any:
     """The tools of a record, not checked yet."""
     read = _of_text(tools) if isinstance(tools, str) else tools
     if isinstance(read, Rejection):
-        raise ValueError(
-            f"{where}: tools: {read.reason}: {read.detail}; expected a list, or its JSON"
-        )
+        found = f"{read.reason}: {read.detail}"
+        raise ValueError(f"{where}: tools: {found}; expected a list, or its JSON")
     return read
 
 

@@ -129,10 +129,8 @@ class Dial(DialTasks):
     ) -> Program:
         """A uniformly random program of `depth` calls."""
         operations = rng.choice(list(OPERATIONS), depth)
-        calls = tuple(
-            (str(o), int(n))
-            for o, n in zip(operations, rng.choice(self.arguments, depth), strict=True)
-        )
+        pairs = zip(operations, rng.choice(self.arguments, depth), strict=True)
+        calls = tuple((str(operation), int(n)) for operation, n in pairs)
         start = int(rng.integers(self.positions))
         if not renamed:
             return Program(start, calls)

@@ -85,9 +85,8 @@ class Demonstrations(abc.ABC):
             task = self.draw(self.variation, rng, program)
             solved = rng.binomial(10, np.prod(self.chances(program, wrong)))
             at = (OWN, ALIKE, RECENT)[rng.integers(3)]
-            statistics = (
-                SeedStatistics(10, int(solved), at) if rng.integers(11) else SeedStatistics()
-            )
+            known = rng.integers(11)
+            statistics = SeedStatistics(10, int(solved), at) if known else SeedStatistics()
         return self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
 
     def asked(self, rng: np.random.Generator, seed: Any, rate: float, wrong: Any) -> Task:
@@ -119,10 +118,9 @@ class Demonstrations(abc.ABC):
 
     def taken_for(self, rng: np.random.Generator) -> dict[Call, int]:
         """The misunderstood calls, each with the argument it is mistaken for."""
-        return {
-            (operation, n): int(rng.choice([m for m in self.dial.arguments if m != n] or [n]))
-            for operation, n in self.some(rng, self.dial.plain)
-        }
+        some, arguments = self.some(rng, self.dial.plain), self.dial.arguments
+        others = {(name, n): [m for m in arguments if m != n] or [n] for name, n in some}
+        return {call: int(rng.choice(of)) for call, of in others.items()}
 
     def some(self, rng: np.random.Generator, things: list) -> list:
         """A random subset of `things`, of the misunderstood share."""
@@ -185,9 +183,8 @@ class TurnsDemonstrator(Demonstrations):
         return Misunderstood(self.taken_for(rng), frozenset(self.some(rng, list(self.dial.tests))))
 
     def chances(self, program: Any, wrong: Misunderstood) -> list[float]:
-        of_tests = [
-            self.chance(c.test in wrong.tests) for c in program.calls if isinstance(c, Choice)
-        ]
+        choices = [call for call in program.calls if isinstance(call, Choice)]
+        of_tests = [self.chance(choice.test in wrong.tests) for choice in choices]
         calls = [c.call if isinstance(c, Choice) else c for c in program.calls]
         return of_tests + [self.chance(call in wrong.calls) for call in calls]
 

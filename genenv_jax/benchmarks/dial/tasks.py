@@ -31,12 +31,8 @@ OPERATIONS = {
 # Tool names in renamed tasks.  They are not words of any language, so a model has no prior about them.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
-_SOLVED = {
-    OWN: "Solved",
-    ALIKE: "Alike",
-    RECENT: "Recent",
-    ASKED: "Wanted",
-}  # at which tasks, in a word
+# At which tasks, in a word.
+_SOLVED = {OWN: "Solved", ALIKE: "Alike", RECENT: "Recent", ASKED: "Wanted"}
 _DEEPEST = 64  # calls of a task
 _MISSES = 10_000  # programs in a row that are not new, after which there are too few
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
@@ -51,9 +47,8 @@ _LINES = ("{}", "{} {}", "{}({}, {})", "{}({}, {}) = {}")  # by how many numbers
 
 def tool(name: str, description: str, count: int) -> dict[str, Any]:
     """The description of a tool whose calls have the first `count` of `_NUMBERS`."""
-    properties = {
-        key: {"type": "integer", "description": _NUMBERS[key]} for key in [*_NUMBERS][:count]
-    }
+    told = [*_NUMBERS.items()][:count]
+    properties = {key: {"type": "integer", "description": of} for key, of in told}
     parameters = {"type": "object", "properties": properties, "required": [*properties]}
     return {"name": name, "description": description, "parameters": parameters}
 
@@ -134,15 +129,13 @@ class DialTasks(ToolBenchmark):
         for depth in self.deeper:
             check_integers(self.max_depth + 1, _DEEPEST, deeper=depth)
         if not all(map(_is_frequency, self.seed_depths)) or not any(self.seed_depths):
-            raise ValueError(
-                f"seed_depths = {self.seed_depths}: expected frequencies, not all of them 0"
-            )
+            expected = "expected frequencies, not all of them 0"
+            raise ValueError(f"seed_depths = {self.seed_depths}: {expected}")
         if not 0 <= self.grasp <= 0.9:
             raise ValueError(f"grasp = {self.grasp}: expected between 0 and 0.9")
         if len(self.seed_depths) != self.max_depth:
-            raise ValueError(
-                f"seed_depths = {self.seed_depths}: expected max_depth = {self.max_depth} entries"
-            )
+            expected = f"expected max_depth = {self.max_depth} entries"
+            raise ValueError(f"seed_depths = {self.seed_depths}: {expected}")
         self.arguments = tuple(range(1, self.positions))
         self.plain = [(operation, n) for operation in OPERATIONS for n in self.arguments]
         rng = np.random.default_rng(self.seed)

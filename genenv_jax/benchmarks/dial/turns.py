@@ -152,9 +152,8 @@ class DialTurns(DialTasks):
             if isinstance(call, Choice) and (call.test not in self.tests or len({*sides}) == 1):
                 return Rejection(NO_CHOICE, words(call))
         if self.specification(program) != task.answer:
-            return Rejection(
-                base.WRONG_ANSWER, "the reference calls are not those that the task leads to"
-            )
+            detail = "the reference calls are not those that the task leads to"
+            return Rejection(base.WRONG_ANSWER, detail)
         score = self.score(task, self.agent_answer(task))
         return None if score.success else Rejection(base.WRONG_ANSWER, score.reason)
 

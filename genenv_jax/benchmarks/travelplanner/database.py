@@ -124,17 +124,8 @@ class Drive(NamedTuple):
 
 
 # Flights are packed: the official table has 3.9 million, which would take 1.2 GB as Python objects.
-_FLIGHT = np.dtype(
-    [
-        ("number", "S16"),
-        ("price", float),
-        ("departure", "S8"),
-        ("arrival", "S8"),
-        ("date", "S10"),
-        ("origin", np.int32),
-        ("destination", np.int32),
-    ]
-)
+_FORMATS = ("S16", float, "S8", "S8", "S10", np.int32, np.int32)
+_FLIGHT = np.dtype(list(zip(Flight._fields, _FORMATS, strict=True)))
 
 
 class FlightTable:

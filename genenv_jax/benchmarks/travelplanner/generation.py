@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import json
 
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    MALFORMED,
-    MAX_GENERATION,
-    UNPARSABLE,
-    Rejection,
-    Task,
-)
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.benchmarks.headers import part_fault
 from genenv_jax.benchmarks.lenient import parse_lenient
 from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
@@ -36,18 +30,18 @@ def read(text: str, seed: Task) -> Task | Rejection:
 
     Rejections: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).
     """
-    record = parse_lenient(text, MAX_GENERATION, _MAX_DEPTH)
+    record = parse_lenient(text, base.MAX_GENERATION, _MAX_DEPTH)
     if isinstance(record, Rejection):
         return record
     if not isinstance(record, dict):
-        return Rejection(UNPARSABLE, "no JSON object")
+        return Rejection(base.UNPARSABLE, "no JSON object")
     wording = record.pop("query", None)
     if rejection := part_fault(wording, "query", _MAX_QUERY):
         return rejection
     try:
         query = Query.from_json(record)
-    except MALFORMED as error:
-        return Rejection(BAD_ANSWER, str(error)[:200])
+    except base.MALFORMED as error:
+        return Rejection(base.BAD_ANSWER, str(error)[:200])
     return make_task(seed.id, wording.strip(), query, seed.answer["reference"])
 
 
@@ -68,7 +62,7 @@ def fault(task: Task, world: World) -> Rejection | None:
     try:
         world.reference(task)
     except ValueError as error:
-        return Rejection(BAD_ANSWER, str(error)[:200])
+        return Rejection(base.BAD_ANSWER, str(error)[:200])
     return None
 
 

@@ -49,12 +49,9 @@ def find_plan(
         return None
     layouts = dict.fromkeys([layout_of(reference, query), travel_days(query.days)])
     for layout in filter(None, layouts):
-        stays = [
-            _stay(city, query, after - before, database)
-            for city, (before, after) in zip(
-                reference.cities, itertools.pairwise(layout), strict=True
-            )
-        ]
+        nights = (after - before for before, after in itertools.pairwise(layout))
+        pairs = zip(reference.cities, nights, strict=True)
+        stays = [_stay(city, query, count, database) for city, count in pairs]
         if not all(stays):
             continue
         for legs in _ways(reference.legs, query):
@@ -163,11 +160,8 @@ def _cheapest_meals(
                 if key not in following or cost + more < following[key][0]:
                     following[key] = (cost + more, (*chosen, choices))
         states = following
-    complete = [
-        (-extra, cost, chosen)
-        for (extra, served), (cost, chosen) in states.items()
-        if served >= cuisines
-    ]
+    served_all = [(extra, of) for (extra, served), of in states.items() if served >= cuisines]
+    complete = [(-extra, cost, chosen) for extra, (cost, chosen) in served_all]
     return min(complete, key=lambda item: item[:2])[2] if complete else None
 
 
@@ -185,10 +179,8 @@ def _fill(
         return None
     gaps = list(itertools.pairwise(layout))
     needed = [len(MEALS) * (after - before - 1) for before, after in gaps]
-    tables = [
-        _selections(_restaurants(city, query, database), count + 2)
-        for city, count in zip(reference.cities, needed, strict=True)
-    ]
+    pairs = zip(reference.cities, needed, strict=True)
+    tables = [_selections(_restaurants(city, query, database), n + 2) for city, n in pairs]
     meals = _cheapest_meals(tables, needed, frozenset(query.cuisine), left)
     if meals is None:
         return None
@@ -196,9 +188,8 @@ def _fill(
     for day, leg, way in zip(layout, reference.legs, legs, strict=True):
         days[day - 1]["current_city"] = f"from {leg.origin} to {leg.destination}"
         days[day - 1]["transportation"] = way.text
-    for city, (before, after), stay, chosen in zip(
-        reference.cities, gaps, stays, meals, strict=True
-    ):
+    places = zip(reference.cities, gaps, stays, meals, strict=True)
+    for city, (before, after), stay, chosen in places:
         slots = [(day, meal) for day in range(before + 1, after) for meal in MEALS]
         slots += [(before, "dinner"), (after, "breakfast")]
         for (day, meal), restaurant in zip(slots, chosen, strict=False):

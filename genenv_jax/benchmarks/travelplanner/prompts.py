@@ -245,16 +245,14 @@ def _order(
         table = len(reference.legs) + 3 * number
         nights = layout[number + 1] - layout[number] if number + 1 < len(layout) else 1
 
-        stays = sorted(
-            enumerate(city.accommodations), key=lambda item: item[1].cost(query.people_number)
-        )
+        rooms, people = enumerate(city.accommodations), query.people_number
+        stays = sorted(rooms, key=lambda item: item[1].cost(people))
         suitable = [item for item in stays if _suits(item[1], query, nights, database)]
         queue(table + 2, suitable, _SUITABLE)
         queue(table + 2, stays, 0)
 
-        restaurants = [
-            item for item in enumerate(city.restaurants) if _is_itself(item[1], database)
-        ]
+        found = enumerate(city.restaurants)
+        restaurants = [(index, row) for index, row in found if _is_itself(row, database)]
         restaurants.sort(key=lambda item: item[1].cost)
         for cuisine in query.cuisine:
             serving = [item for item in restaurants if cuisine in item[1].cuisines]

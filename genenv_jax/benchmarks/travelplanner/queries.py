@@ -244,11 +244,8 @@ def _dates(text: str) -> tuple[str, ...]:
     years = set(_YEAR.findall(text))
     if len(years) != 1:
         raise ValueError(f"date: expected one year, found {len(years)}")
-    found = [
-        (match["before"] or match["after"], int(match["day"]))
-        for match in _DAY.finditer(text)
-        if match["before"] or match["th"]
-    ]
+    matches = [match for match in _DAY.finditer(text) if match["before"] or match["th"]]
+    found = [(match["before"] or match["after"], int(match["day"])) for match in matches]
     months = [month for month, _ in found if month]
     if not months or len(found) < 2:
         raise ValueError("date: expected the first and the last day")

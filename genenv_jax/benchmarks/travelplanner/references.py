@@ -131,9 +131,8 @@ def adapt(reference: Reference, query: Query, database: Database) -> Reference:
         names = [name for name in known if database.states.get(name) == query.dest]
         needed = query.visiting_city_number
         if len(names) < needed:
-            raise ValueError(
-                f"dest: {len(names)} cities of {query.dest} are described, {needed} needed"
-            )
+            described = f"{len(names)} cities of {query.dest} are described"
+            raise ValueError(f"dest: {described}, {needed} needed")
         names = names[:needed]
     if query.org in names:
         raise ValueError("dest: the departure")
@@ -146,9 +145,8 @@ def layout_of(reference: Reference, query: Query) -> tuple[int, ...] | None:
     """Days (from 1) of the legs, or None if they do not fit the days of the query."""
     try:
         start = datetime.date.fromisoformat(query.date[0])
-        days = tuple(
-            (datetime.date.fromisoformat(leg.date) - start).days + 1 for leg in reference.legs
-        )
+        dates = (datetime.date.fromisoformat(leg.date) for leg in reference.legs)
+        days = tuple((date - start).days + 1 for date in dates)
     except ValueError:  # a leg without a date
         return None
     rising = all(before < after for before, after in itertools.pairwise(days))

@@ -71,17 +71,11 @@ def score_plan(task: Task, answer: str, database: Database, reward: str) -> Scor
         valid=bool(plan) and not crashed,
         reason=reason,
         detail={
-            "delivered": bool(plan),
-            "hard_evaluated": evaluated,
-            "crashed": crashed,
+            "delivered": bool(plan), "hard_evaluated": evaluated, "crashed": crashed,
             "constraints": verdicts,
-            GROUNDED: {
-                "constraints": earned,
-                "hard_evaluated": evaluated_again,
-                "missing": missing,
-            },
+            GROUNDED: {"constraints": earned, "hard_evaluated": evaluated_again, "missing": missing},
         },
-    )
+    )  # fmt: skip
 
 
 def judge_grounded(

@@ -430,10 +430,9 @@ def _rates(details: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     for kind, names in (("commonsense", COMMONSENSE), ("hard", HARD)):
         of_each = [[detail["constraints"][name] for name in names] for detail in details]
         found[f"{kind}_constraint_micro_pass_rate"] = _mean(itertools.chain(*of_each))
-        found[f"{kind}_constraint_macro_pass_rate"] = _mean(
-            detail["hard_evaluated"] and False not in verdicts
-            for detail, verdicts in zip(details, of_each, strict=True)
-        )
+        pairs = zip(details, of_each, strict=True)
+        passed = (of["hard_evaluated"] and False not in verdicts for of, verdicts in pairs)
+        found[f"{kind}_constraint_macro_pass_rate"] = _mean(passed)
     found["final_pass_rate"] = _mean(not failed(detail["constraints"]) for detail in details)
     return found
 

@@ -161,10 +161,8 @@ def _verify_blob(path: pathlib.Path) -> None:
 
 def _references(directory: pathlib.Path, split: str) -> dict[str, Reference]:
     path = directory / _REFERENCES[split]
-    found = {
-        f"{split}_{index}": read_reference(record, where)
-        for index, (where, record) in enumerate(read_lines(path), 1)
-    }
+    lines = enumerate(read_lines(path), 1)
+    found = {f"{split}_{n}": read_reference(record, where) for n, (where, record) in lines}
     if not found:
         raise ValueError(f"{path}: no records")
     return found
@@ -206,9 +204,8 @@ def _train(
             _, user, assistant = (message["content"] for message in record["messages"])
             _, found, text = user.rpartition(_QUERY)
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise ValueError(
-                f"{where}: expected a system, a user and an assistant message"
-            ) from None
+            expected = "expected a system, a user and an assistant message"
+            raise ValueError(f"{where}: {expected}") from None
         if not found:
             raise ValueError(f"{where}: no query in the user's message")
         plan = parse_literal(assistant, _PLAN_CHARS)
