@@ -38,7 +38,7 @@ from tests.runs import lines
                 "--config.benchmark.positions=1": "error: config.benchmark.positions = 1: expected an "
                 "integer from 2 to 10",
                 "--config.limits.agent_prompt=10": r"dial-seed-\d+ has \d+ tokens.*agent_prompt",
-                "--config.mesh.tensor=3": "embedding: .* mesh axis 'tensor' of size 3 does not div",
+                "--config.mesh.tensor=3": "embedding: .* axis 'tensor' of size 3 does not divide",
                 "--config.arms.random.agent.x=1": "config.arms.random.agent.x is not a setting: "
                 "there is no group 'arms'",
                 "extra": "unexpected argument 'extra'",
@@ -48,13 +48,13 @@ from tests.runs import lines
         ("main", [], "^error: --config is missing: expected a file such as configs/quickstart.py$"),
         ("main", ["--config="], "^error: --config is missing: expected a file"),
         ("main", ["--config.epochs=3"], "^error: --config is missing: expected a file"),
-        ("main", ["--config=quickstart"], "quickstart: no such file; did you mean configs/quick"),
+        ("main", ["--config=quickstart"], "quickstart: no such file; .*configs/quickstart.py"),
         ("main", ["--confg=x"], r"--confg is not a flag; did you mean --config\?$"),
         ("main", ["--config=configs/quickstart.py:fast"], "takes no argument"),
         ("evaluate", [QUICK, "--endpoint=localhost:1"], "expected a base URL"),
         ("evaluate", [QUICK, "--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         ("evaluate", [QUICK, "--endpoint=http://h/v1", "--model=x"], "expected one of them"),
-        ("evaluate", [QUICK, "--endpoint_budget=9"], "endpoint_budget=9: expected --endpoint bes"),
+        ("evaluate", [QUICK, "--endpoint_budget=9"], "endpoint_budget=9: .*--endpoint beside it"),
         ("evaluate", [QUICK, "--config.evaluation.sampled=-1"], "sampled = -1: expected between 0"),
         (
             "evaluate",  # before the data is loaded, which this benchmark has not
