@@ -9,11 +9,7 @@ import pytest
 
 from genenv_jax.models.attention import causal_attention
 from genenv_jax.models.attention_cudnn import cudnn_attention
-from tests.models.attention_cases import (
-    assert_equal_with_gradients,
-    make_inputs,
-    with_shared_past,
-)
+from tests.models.attention_cases import assert_equal_with_gradients, make_inputs, with_shared_past
 
 # The same calls, in XLA's implementation of `jax.nn.dot_product_attention`.
 without_gpu = functools.partial(cudnn_attention, implementation="xla")
