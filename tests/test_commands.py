@@ -17,7 +17,6 @@ from genenv_jax import cli
 from genenv_jax.commands import COMMANDS
 from genenv_jax.run.jsonl import write_json
 from genenv_jax.system.ownership import owned
-from tests import tiny
 from tests.commands import QUICK, ROOT, call, command
 from tests.evaluate.fake_server import serve
 from tests.runs import lines
@@ -287,17 +286,6 @@ def test_what_a_configuration_changes_is_shown():
     assert "config.simulator.train = False  (default: True)" in shown
     assert "config.tasks.teacher.url = 'http://***@h/v1'  (default: '')" in shown
     assert not any("curriculum.alpha" in line for line in shown)  # the paper's
-
-
-def test_a_model_that_is_unfit_is_named(tmp_path):
-    model = tiny.write_model(tmp_path / "model")
-    weights = model / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    options = [f"--config.model.path={model}", "--config.model.make.vocab_size=0"]
-    options += ["--config.limits.agent_prompt=448", "--config.limits.simulator_prompt=240"]
-    result = call("main", QUICK, *options, f"--workdir={tmp_path / 'run'}")
-    assert result.returncode == 2, result.stderr
-    assert "model.safetensors" in result.stderr.splitlines()[-1]
 
 
 # The default run, cut down.
