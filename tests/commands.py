@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import importlib.util
 import io
 import os
 import pathlib
@@ -26,15 +27,16 @@ def _module(name):
 
 
 def command(module, *arguments, **environment):
-    """Runs a command in a process of its own."""
+    """Runs a command, or a script of the repository, in a process of its own."""
     environment = os.environ | {"XLA_FLAGS": COMPILE_FAST} | environment  # one device
+    program = [module] if module.endswith(".py") else ["-m", _module(module)]
     return subprocess.run(
-        [sys.executable, "-m", _module(module), *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
         check=False,
     )
 
@@ -65,6 +67,14 @@ def call(module, *arguments, cwd=ROOT):
             delattr(flags.FLAGS, name)
         flags.FLAGS.unparse_flags()
     return subprocess.CompletedProcess(arguments, code, stdout.getvalue(), stderr.getvalue())
+
+
+def load(file):
+    """A file of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, ROOT / file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def exit_code(main, arguments):

@@ -14,33 +14,25 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tests.commands import ROOT
+from tests.test_options import OPTIONS
+
 FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
 
+# Names without blanks and commas, of what test_options.py runs and of some runs more.
 TOY = {
     "genenv": {},
     "random": {"simulator.train": False},
-    "static": {"simulator.train": False, "tasks.source": "static", "tasks.count": 10},
-    "static-variations": {"tasks.source": "static", "simulator.variations": 5},
-    "seed-grpo": {"simulator.method": "grpo"},
-    "teacher": {"tasks.source": "teacher", "tasks.count": 9},
-    "oracle": {"tasks.source": "oracle"},
-    "coverage": {"simulator.coverage": 0.5},
-    "grown": {"curriculum.growth.share": 0.5},
-    "mixture": {"simulator.mixture": 0.25},
-    "mixture-grpo": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
     "batch": {"simulator.success_rate_over": "batch", "simulator.update_epochs": 2},
-    "informative": {"agent.groups": "informative"},
-    "replayed": {"agent.replay_share": 0.4},
-    "rerolled": {"evaluation.reroll": 3},
     "lora": {"lora.rank": 2},
     "offload": {"memory.offload": "phase", "memory.moments": "bfloat16"},
-}
+} | {re.sub(r"\W+", "-", name): settings for name, settings in OPTIONS.items()}
 MESH = {"agent.minibatch_size": 8, "simulator.minibatch_size": 4}
 
 

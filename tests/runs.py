@@ -147,6 +147,13 @@ def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
+def assert_close(a, b, atol):
+    """The players of two experiments have the same parameters but for rounding."""
+    for role in ("agent", "simulator"):
+        for x, y in zip(*(jax.tree.leaves(params(e, role)) for e in (a, b)), strict=True):
+            np.testing.assert_allclose(x, y, atol=atol)
+
+
 def contents(workdir):
     """The bytes of a run's records."""
     return {name: (pathlib.Path(workdir) / name).read_bytes() for name in FILES}

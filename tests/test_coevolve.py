@@ -1,15 +1,11 @@
 """Whole runs of Algorithm 1 on a toy benchmark: both players learn, and nothing is lost."""
 
 import json
-import os
-import pathlib
 import random
 import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -19,17 +15,26 @@ from huggingface_hub import ModelCard
 from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
-from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.models import huggingface, lora
 from genenv_jax.run import tracking
 from genenv_jax.run.session import Session
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
-from genenv_jax.trainers.simulator import Regression
 from tests import tiny, toy
+from tests.commands import command
 from tests.models import adapters
-from tests.run.fake_trackers import Failing, FakeTracker, install
-from tests.runs import Compiled, contents, forget_steps, lines, params, run, same, toy_config
+from tests.run.fake_trackers import Failing, FakeTracker, assert_as_recorded, install
+from tests.runs import (
+    Compiled,
+    assert_close,
+    contents,
+    forget_steps,
+    lines,
+    params,
+    run,
+    same,
+    toy_config,
+)
 from tests.toy import Toy
 from tests.transfers import ExplicitTransfers
 
@@ -81,9 +86,6 @@ def test_trackers_are_given_what_the_files_say(cache, tmp_path, unbroken, monkey
     options = {"tracking.trackers": ("trackio", "wandb"), "epochs": 3}
     save = Session.save
 
-    class Killed(BaseException):
-        pass
-
     def killing(self):
         if self.finished == 2:
             raise Killed
@@ -103,19 +105,7 @@ def test_trackers_are_given_what_the_files_say(cache, tmp_path, unbroken, monkey
     assert good.config == json.loads((tmp_path / "config.json").read_text())
 
     assert [number for *_, number in good.logged] == [1, 2, 3, 4]  # after the line, each once
-    assert [{"step": step, **scalars} for step, scalars, *_ in good.logged] == lines(tmp_path)
-    modes = {"samples/held_out_sampled", "samples/held_out_greedy"}
-    generations = lines(tmp_path, "tasks.jsonl")
-    for step, _, tables, _ in good.logged:
-        assert set(tables) == modes | (
-            {"samples/generations", "samples/answers"} if step else set()
-        )
-        assert all(row["epoch"] == step for rows in tables.values() for row in rows)
-        assert {len(rows) for rows in tables.values()} == {3}
-        if step:
-            mine = [g for g in generations if g["epoch"] == step]
-            shown = [row["verdict"] for row in tables["samples/generations"]]
-            assert shown == [mine[i]["verdict"] for i in (0, 5, 10)]
+    assert_as_recorded(tmp_path, [row[:3] for row in good.logged], samples=3, sizes={3})
 
 
 def test_the_files_tell_the_whole_story(unbroken):
@@ -161,50 +151,21 @@ def test_the_files_tell_the_whole_story(unbroken):
             assert t["reward"] == float((len(t["answer"]) + len(texts[t["task_id"]])) % 2 == 0)
 
 
-def test_two_epochs_and_one_more_equal_three(cache, tmp_path, unbroken):
-    run(cache, tmp_path, epochs=2)
-    resumed = run(cache, tmp_path, epochs=3)
-    experiment, workdir = unbroken
-    assert same(params(resumed, "agent"), params(experiment, "agent"))
-    assert same(params(resumed, "simulator"), params(experiment, "simulator"))
-    assert same(*(jax.device_get(e.agent.state.opt_state) for e in (resumed, experiment)))
-    assert contents(tmp_path) == contents(workdir)
+class Killed(BaseException):
+    pass
 
 
-KILLED_IN = [
-    (Coevolution, "aggregate"),
-    (Regression, "step"),
-    (HeldOut, "evaluate"),
-    (Session, "save"),
-]
+def test_a_run_killed_inside_an_epoch_repeats_it(cache, tmp_path, unbroken, monkeypatch):
+    """In the second, once its pools are written."""
+    aggregate = Coevolution.aggregate
 
-
-@pytest.mark.parametrize(
-    ("owner", "method"),
-    [KILLED_IN[0], *(pytest.param(*where, marks=pytest.mark.slow) for where in KILLED_IN[1:])],
-)
-def test_a_run_killed_inside_an_epoch_repeats_it(
-    cache, tmp_path, unbroken, monkeypatch, owner, method
-):
-    original, calls = getattr(owner, method), 0
-
-    class Killed(BaseException):
-        pass
-
-    def killing(self, *args, **kwargs):
-        """Dies in the second epoch: after writing the pools, or before the other steps."""
-        nonlocal calls
-        calls += 1
-        dies = calls == (3 if method == "evaluate" else 2)
-        if dies and method != "aggregate":
+    def killing(self, epoch, *args):
+        aggregate(self, epoch, *args)
+        if epoch == 1:
             raise Killed
-        result = original(self, *args, **kwargs)
-        if dies:
-            raise Killed
-        return result
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, method, killing)
+        patch.setattr(Coevolution, "aggregate", killing)
         with pytest.raises(Killed):
             run(cache, tmp_path, epochs=3)
     resumed = run(cache, tmp_path, epochs=3)
@@ -213,20 +174,23 @@ def test_a_run_killed_inside_an_epoch_repeats_it(
     assert same(params(resumed, "agent"), params(experiment, "agent"))
 
 
+@pytest.fixture(scope="module")
+def two_epochs(cache, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("two") / "run"
+    run(cache, workdir, epochs=2)
+    return workdir
+
+
+@pytest.fixture
+def two(two_epochs, tmp_path):
+    """The workdir of a run of two epochs."""
+    return shutil.copytree(two_epochs, tmp_path / "run")
+
+
 def damage(checkpoint):
     for file in checkpoint.rglob("*"):
         if file.is_file() and file.parent.name == "d":
             file.write_bytes(b"damaged")
-
-
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(cache, tmp_path, unbroken, caplog):
-    run(cache, tmp_path, epochs=2)
-    damage(tmp_path / "checkpoints" / "2")
-    resumed = run(cache, tmp_path, epochs=3)
-    assert "checkpoint 2 cannot be taken" in caplog.text
-    experiment, workdir = unbroken
-    assert contents(tmp_path) == contents(workdir)
-    assert same(params(resumed, "simulator"), params(experiment, "simulator"))
 
 
 def flip(file, place):
@@ -236,23 +200,29 @@ def flip(file, place):
     file.write_bytes(content)
 
 
-def test_damaged_records_fall_back_to_the_checkpoint_before_them(cache, tmp_path, unbroken, caplog):
-    """A changed digit, a lost end and a lost timing.jsonl; what was removed comes back byte for byte."""
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [
+        ("", None),
+        ("checkpoints/2", damage),
+        ("d_env.jsonl", lambda file: flip(file, -20)),
+        ("metrics.jsonl", lambda file: file.write_bytes(file.read_bytes()[:-9])),
+    ],
+)
+def test_two_epochs_and_one_more_equal_three(cache, two, unbroken, caplog, name, damaged):
+    """Also where something is damaged, and timing.jsonl lost: then from the checkpoint before."""
+    if damaged:
+        (two / "timing.jsonl").unlink()
+        damaged(two / name)
+    resumed = run(cache, two, epochs=3)
+    said = f"checkpoint 2 cannot be taken, trying the one before: {two}"
+    assert (said in caplog.text) is bool(damaged)
+    assert ("timing.jsonl: lines are missing or damaged" in caplog.text) is bool(damaged)
     experiment, workdir = unbroken
-    for name, damaged in (("d_env", lambda f: flip(f, -20)), ("metrics", lambda f: cut(f, -9))):
-        run(cache, tmp_path / name, epochs=2)
-        (tmp_path / name / "timing.jsonl").unlink()
-        damaged(tmp_path / name / f"{name}.jsonl")
-        resumed = run(cache, tmp_path / name, epochs=3)
-        assert f"checkpoint 2 cannot be taken, trying the one before: {tmp_path}" in caplog.text
-        assert "timing.jsonl: lines are missing or damaged, and left out" in caplog.text
-        assert contents(tmp_path / name) == contents(workdir)
-        assert same(params(resumed, "agent"), params(experiment, "agent"))
-        caplog.clear()
-
-
-def cut(file, end):
-    file.write_bytes(file.read_bytes()[:end])
+    assert contents(two) == contents(workdir)
+    for player in ("agent", "simulator"):
+        assert same(params(resumed, player), params(experiment, player))
+    assert same(*(jax.device_get(e.agent.state.opt_state) for e in (resumed, experiment)))
 
 
 def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
@@ -445,23 +415,17 @@ def test_without_compiling_ahead_widths_are_compiled_as_they_come(cache, tmp_pat
 @pytest.mark.slow
 def test_a_second_run_finds_the_compiled_programs_of_the_first(cache, tmp_path):
     """By default: in the user's cache.  The workdirs are two."""
-    root = pathlib.Path(__file__).resolve().parent.parent
+    flags = (
+        f"--config=tests/run_toy.py:{cache}",
+        "--config.epochs=1",
+        "--config.compilation_cache=True",
+    )
     # As a user starts it: what is compiled in no time is not kept.
-    dropped = ("JAX_COMPILATION", "XLA_FLAGS")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
-    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    environment = {"XLA_FLAGS": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     for name in ("first", "second"):
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "tests.run_toy", "main"),
-                *(f"--config=tests/run_toy.py:{cache}", f"--workdir={tmp_path / name}"),
-                *("--config.epochs=1", "--config.compilation_cache=True"),
-            ],
-            cwd=root,
-            env=environment,
-            check=True,
-            timeout=900,
-        )
+        workdir = f"--workdir={tmp_path / name}"
+        done = command("tests.run_toy", "main", *flags, workdir, **environment)
+        assert done.returncode == 0, done.stderr
     # Before training, with what is compiled ahead.
     first, second = (lines(tmp_path / name, "timing.jsonl")[0] for name in ("first", "second"))
     assert first["programs/compiled"] > 0
@@ -575,21 +539,9 @@ def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path, unbroken, sizes):
     # Steps of four rows: the data axes must divide them.
     sharded = run(cache, tmp_path / "a", **mesh, epochs=1, **{"simulator.minibatch_size": 4})
     single = run(cache, tmp_path / "b", epochs=1, **{"simulator.minibatch_size": 4})
-    for player in ("agent", "simulator"):
-        for a, b in zip(
-            *(jax.tree.leaves(params(e, player)) for e in (sharded, single)), strict=True
-        ):
-            np.testing.assert_allclose(a, b, atol=1e-4)
+    assert_close(sharded, single, atol=1e-4)
     for name in ("tasks.jsonl", "d_train.jsonl"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
-def test_exported_players_load_as_models(cache, tmp_path):
-    experiment = run(cache, tmp_path, epochs=1, export=True)
-    again = {"model.path": str(tmp_path / "agent"), "model.make.vocab_size": 0}
-    again |= {"warm_start.steps": 0}
-    loaded = start(cache, tmp_path / "next", again)
-    assert same(params(loaded, "agent"), params(experiment, "agent"))
 
 
 def test_exported_players_have_cards(unbroken, tmp_path):
@@ -622,11 +574,6 @@ def test_sigterm_within_a_save_ends_the_run_after_it(cache, tmp_path):
         experiment.run()
     assert ended.value.code == 143
     assert start(cache, tmp_path, {"epochs": 2}).session.finished == 1
-
-
-def test_a_prompt_over_the_limit_is_named_before_any_training(cache, tmp_path):
-    with pytest.raises(ValueError, match=r"task seed-0 has \d+ tokens: expected at most .* = 8"):
-        start(cache, tmp_path, {"limits.agent_prompt": 8})
 
 
 def test_no_seeds_is_an_error(cache, tmp_path, monkeypatch):

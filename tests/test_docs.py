@@ -8,14 +8,12 @@ import sys
 
 import pytest
 
-from tests.commands import ROOT
+from tests.commands import ROOT, load
 
 
 def test_the_settings_page_is_what_the_code_says():
-    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs/make_settings.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == module.page()
+    page = load("docs/make_settings.py").page()
+    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == page
 
 
 @pytest.mark.slow

@@ -22,11 +22,11 @@ def talking(monkeypatch):
     monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.toy", "Talking"))
 
 
-def play(experiment, tasks):
-    """Attempts and rollouts of the run's agent."""
+def play(experiment, tasks, benchmark=None, **sampler):
+    """Attempts and rollouts of the run's agent; `sampler` changes its fields."""
     policy = experiment.agent.policy(jax.random.key(3))
-    scorer = Scorer(experiment.benchmark, experiment.agent.model.decode)
-    with scorer:
+    policy = dataclasses.replace(policy, sampler=dataclasses.replace(policy.sampler, **sampler))
+    with Scorer(benchmark or experiment.benchmark, experiment.agent.model.decode) as scorer:
         return policy.play(tasks, scorer.episodes, lambda *_: None)
 
 
@@ -119,7 +119,6 @@ def _flat(tree):
 
 def test_broken_environments_and_missing_room_are_counted(trained):
     experiment, _ = trained
-    benchmark, trainer = experiment.benchmark, experiment.agent_trainer
 
     class Breaking(Talking):
         def episode(self, task):
@@ -135,12 +134,8 @@ def test_broken_environments_and_missing_room_are_counted(trained):
             episode.step = breaks
             return episode
 
-    breaking = Breaking()
-    policy = experiment.agent.policy(jax.random.key(3))
-    with Scorer(breaking, experiment.agent.model.decode) as scorer:
-        attempts, rollouts = policy.play(
-            benchmark.tasks("seed")[:3], scorer.episodes, lambda *_: None
-        )
+    seeds = experiment.benchmark.tasks("seed")
+    attempts, rollouts = play(experiment, seeds[:3], Breaking())
     broken = np.array([[a.score.reason == ENVIRONMENT_ERROR for a in of] for of in attempts])
     assert broken[1].any() and not broken[0].any()
     assert [a.score.reason for a in attempts[2]] == ["episode_crash"] * 4
@@ -152,20 +147,12 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     assert groups.metrics()[ENVIRONMENT_ERROR] == broken[1].sum()
     assert groups.metrics()["episode_crash"] == 4
     assert np.isfinite(groups.metrics()["reward_mean"])
-    advantages = trainer._advantages(reward)
+    advantages = experiment.agent_trainer._advantages(reward)
     assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
-    sampler = dataclasses.replace(policy.sampler, episode=24)
-    crowded, rollouts = dataclasses.replace(policy, sampler=sampler).play(
-        benchmark.tasks("seed")[:3], Scorer(benchmark, experiment.agent.model.decode).episodes,
-        lambda *_: None,
-    )  # fmt: skip
+    crowded, rollouts = play(experiment, seeds[:3], episode=24)
     reasons = {a.score.reason for of in crowded for a in of}
     assert EPISODE_TOO_LONG in reasons and rollouts.lengths.max() <= 24
-    sampler = dataclasses.replace(policy.sampler, prompt_buckets=(3,))
-    long, rollouts = dataclasses.replace(policy, sampler=sampler).play(
-        benchmark.tasks("seed")[:2], Scorer(benchmark, experiment.agent.model.decode).episodes,
-        lambda *_: None,
-    )  # fmt: skip
+    long, rollouts = play(experiment, seeds[:2], prompt_buckets=(3,))
     assert {a.score.reason for of in long for a in of} == {PROMPT_TOO_LONG}
     assert (rollouts.lengths == 0).all()
 
@@ -182,12 +169,8 @@ def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
         return episode
 
     benchmark.episode = rewriting
-    policy = experiment.agent.policy(jax.random.key(3))
-    with (
-        Scorer(benchmark, experiment.agent.model.decode) as scorer,
-        pytest.raises(ValueError, match="the episode of task seed-0 rewrote its conversation"),
-    ):
-        policy.play(benchmark.tasks("seed")[:1], scorer.episodes, lambda *_: None)
+    with pytest.raises(ValueError, match="the episode of task seed-0 rewrote its conversation"):
+        play(experiment, benchmark.tasks("seed")[:1], benchmark)
 
 
 def test_settings_are_checked(cache, tmp_path):

@@ -11,7 +11,7 @@ from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.players import learner, player
 from genenv_jax.rl import rwr
 from genenv_jax.sampling.engine import Engine
-from tests.runs import contents, lines, params, run, same, toy_config
+from tests.runs import assert_close, contents, lines, params, run, same, toy_config
 
 # Beyond `epochs`, each of these exercises one option.
 OPTIONS = {
@@ -107,12 +107,10 @@ def test_log_probs_of_the_trainer_are_the_samplers_but_for_rounding(
     """In float32, where both start from the same ones: the same run, and nothing compiled in it."""
     if mesh:
         mesh = mesh | {"agent.minibatch_size": 4, "simulator.minibatch_size": 4}
-    runs = {"sampler": run(cache, tmp_path / "sampler", epochs=2, **mesh)}
+    runs = [run(cache, tmp_path / "sampler", epochs=2, **mesh)]
     monkeypatch.setattr(player, "recomputes", lambda dtype: True)
-    runs["trainer"] = run(cache, tmp_path / "trainer", epochs=2, **mesh)
-    for role in ("agent", "simulator"):
-        for x, y in zip(*(jax.tree.leaves(params(r, role)) for r in runs.values()), strict=True):
-            np.testing.assert_allclose(x, y, atol=2e-4)
+    runs.append(run(cache, tmp_path / "trainer", epochs=2, **mesh))
+    assert_close(*runs, atol=2e-4)
     ours, theirs = (lines(tmp_path / name)[-1] for name in ("trainer", "sampler"))
     assert set(ours) - set(theirs) == {"agent/sampler_trainer_logp_gap_max"}
     gap, largest = (ours[f"agent/sampler_trainer_logp_gap{end}"] for end in ("", "_max"))
@@ -129,9 +127,7 @@ def test_narrow_batches_learn_the_same(cache, tmp_path, method):
     narrow = run(
         cache, tmp_path / "narrow", epochs=1, **options, **{"limits.response_buckets": (3, 8, 16)}
     )
-    for role in ("agent", "simulator"):
-        for x, y in zip(*(jax.tree.leaves(params(r, role)) for r in (wide, narrow)), strict=True):
-            np.testing.assert_allclose(x, y, atol=2e-4)
+    assert_close(wide, narrow, atol=2e-4)
 
 
 def test_mixture_has_texts_of_both_writers(cache, tmp_path):

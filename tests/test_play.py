@@ -8,17 +8,26 @@ from tests.commands import QUICK, call
 from tests.runs import toy_config
 
 
-def session(cache, *typed):
-    """What is shown for each of the lines, and before them."""
-    shown, lines = [[]], iter(typed)
+def typing(lines):
+    """What asks for a line, until there are no more."""
+    lines = iter(lines)
 
     def ask(prompt):
-        try:
-            line = next(lines)
-        except StopIteration:
-            raise EOFError from None
+        for line in lines:
+            return line
+        raise EOFError
+
+    return ask
+
+
+def session(cache, *typed):
+    """What is shown for each of the lines, and before them."""
+    shown, line = [[]], typing(typed)
+
+    def ask(prompt):
+        text = line(prompt)
         shown.append([])
-        return line
+        return text
 
     config = validate(toy_config(cache, {"warm_start.steps": 20}))
     play(config, "", "", ask, lambda text: shown[-1].append(text))
@@ -93,15 +102,7 @@ def test_a_task_that_the_agent_cannot_read_is_rejected_and_the_session_goes_on(c
     ],
 )
 def test_what_is_typed(typed, message):
-    lines = iter(typed)
-
-    def ask(prompt):
-        try:
-            return next(lines)
-        except StopIteration:
-            raise EOFError from None
-
-    assert read(ask) == message
+    assert read(typing(typed)) == message
 
 
 def test_a_run_that_has_not_finished_is_named(tmp_path):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import markdown_it
 import nbformat
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.commands import ROOT
 
 # What a fence may declare to be.  Every line of "sh" is run; the others hold no commands.
 COMMANDS = "sh"

@@ -80,9 +80,7 @@ def tpu_vm(invocation: Invocation, place: Checkout) -> None:
     repository = place.root / "repository"
     for name in ("launch", "configs"):
         shutil.copytree(ROOT / name, repository / name)
-    identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
-    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "all"]):
-        subprocess.run(["git", *arguments], cwd=repository, check=True)
+    programs.committed(repository)
     words = [*invocation.arguments[:at], "--dry_run", *invocation.arguments[at:]]
     done = subprocess.run(
         [repository / invocation.program, *words],

@@ -83,3 +83,13 @@ def completion(text, finish_reason="stop"):
         ],
         "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
     }
+
+
+def called(*calls, content=None):
+    """The response of a server that parses calls: (name, arguments) each."""
+    body = completion(content, "tool_calls")
+    body["choices"][0]["message"]["tool_calls"] = [
+        {"id": f"own{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for n, (name, arguments) in enumerate(calls)
+    ]
+    return body

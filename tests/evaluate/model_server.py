@@ -1,43 +1,16 @@
-"""A server that runs an exported model directory, with our own sampler or with torch.
+"""A server that runs an exported model directory with torch.
 
 Beyond the directory it knows nothing: chat template, end tokens and weights are those that lie there.
 """
 
 import contextlib
-import functools
 import threading
 
-import jax
-
-from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.players.policy import Policy
-from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine
 from tests.evaluate.fake_server import completion, serve
 
 
-def ours(directory, width):
-    """A greedy answer with our decoder: `(messages, max_tokens) -> (text, ended)`."""
-    model = LanguageModel.load(directory)
-    params = model.load_params()
-
-    @functools.cache
-    def engine(max_tokens):
-        options = SamplingParams(max_tokens, 1, model.eos_ids, temperature=0.0)
-        return Engine(model.config, options, 1, (width,), lambda tree: tree, 1)
-
-    def answer(messages, max_tokens):
-        found = []
-        policy = Policy(model, engine(max_tokens), params, jax.random.key(0))
-        policy.answer([messages], lambda i, j, tokens, done: found.append((tokens, done)))
-        ((tokens, done),) = found
-        return model.decode(tokens), done
-
-    return answer
-
-
-def torch(directory, width):
-    """The same with the model classes of transformers, as the card says."""
+def torch(directory):
+    """A greedy answer with the model classes of transformers: `(messages, max_tokens) -> (text, ended)`."""
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast.from_pretrained(directory)

@@ -4,16 +4,12 @@ import json
 import re
 
 import pytest
-import transformers
 
 from genenv_jax.benchmarks.bfcl import backends
-from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.models.make import has_made_tokenizer, train_tokenizer
-from tests import tiny
 from tests.benchmarks import bfcl_tasks
 from tests.commands import call
 from tests.evaluate import model_server
-from tests.evaluate.fake_server import completion, serve
+from tests.evaluate.fake_server import called, serve
 from tests.runs import lines, run
 
 # Short chains of Dial, of which so young a model gets some right.
@@ -59,13 +55,10 @@ def evaluated(cache, out, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runs_it", ["ours", "torch"])
-def test_a_served_export_gives_the_same_answers_and_scores(cache, exported, tmp_path, runs_it):
-    if runs_it == "torch":
-        pytest.importorskip("torch")
+def test_a_served_export_gives_the_same_answers_and_scores(cache, exported, tmp_path):
+    pytest.importorskip("torch")
     here = evaluated(cache, tmp_path / "here", f"--model={exported}")
-    answer = getattr(model_server, runs_it)(exported, width=48)
-    with model_server.serving(answer) as (url, requests):
+    with model_server.serving(model_server.torch(exported)) as (url, requests):
         served = [f"--endpoint={url}", "--endpoint_model=agent"]
         served += [f"--config.model.path={exported}", "--config.model.make.vocab_size=0"]
         there = evaluated(cache, tmp_path / "there", *served)
@@ -77,17 +70,6 @@ def test_a_served_export_gives_the_same_answers_and_scores(cache, exported, tmp_
     # Plain conversations: no tools, no format of the answer, no stop words.
     wanted = {"model", "messages", "temperature", "max_tokens", "seed", "path", "key"}
     assert all(set(request) == wanted for request in requests)
-
-
-@pytest.mark.slow
-def test_servers_read_made_tokenizers_otherwise(tmp_path, tiny_model):
-    """Why the cards of made models do not offer to serve them; others are read as they are here."""
-    made = tiny.write_model(tmp_path / "made")
-    train_tokenizer(["one two 12 34 it's"] * 9, 280).save_pretrained(made)
-    for directory, same in ((tiny_model, True), (made, False)):
-        ours = LanguageModel.load(directory).encode("one two 12  it's")
-        theirs = transformers.AutoTokenizer.from_pretrained(directory).encode("one two 12  it's")
-        assert (ours == theirs) == same == (not has_made_tokenizer(directory))
 
 
 def knows_the_files(request):
@@ -118,12 +100,7 @@ def knows_the_files(request):
             "Work": [("cd", {"folder": "work"}), ("ls", {})],
             "Show": [("cd", {"folder": ".."}), ("cat", {"file_name": "notes"})],
         }[last.split()[0]]
-    body = completion(None, "tool_calls")
-    body["choices"][0]["message"]["tool_calls"] = [
-        {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(of)}}
-        for n, (name, of) in enumerate(calls)
-    ]
-    return 200, body
+    return 200, called(*((name, json.dumps(of)) for name, of in calls))
 
 
 @pytest.mark.parametrize(

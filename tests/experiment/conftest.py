@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.experiment.suites import ROOT
+from tests.commands import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -55,16 +55,26 @@ def records(gain: float, seed: int, epochs: int):
         yield line
 
 
-def write_run(directory: pathlib.Path, gain: float, seed: int, epochs: int = 4):
-    """A whole run's files, but for its tasks."""
+def write_run(
+    directory: pathlib.Path, gain: float, seed: int, epochs: int = 4, change=lambda _: None
+):
+    """A whole run's files, but for its tasks; its lines, once `change` has changed them."""
     directory.mkdir(parents=True)
-    config = {"seed": seed, "epochs": epochs, "curriculum": {"alpha": 0.5, "k_min": 0.1}}
+    config = {"seed": seed, "epochs": epochs, "benchmark": {"name": "embedded"}}
+    config["curriculum"] = {"alpha": 0.5, "k_min": 0.1}
     (directory / "config.json").write_text(json.dumps(config))
     lines = list(records(gain, seed, epochs))
+    change(lines)
     write_lines(directory, lines)
     timing = [{"step": line["step"], "seconds/interact": 6.0} for line in lines]
     (directory / "timing.jsonl").write_text("".join(json.dumps(t) + "\n" for t in timing))
     return lines
+
+
+def accuracy_alone(lines) -> None:
+    """Leaves out all but the step, the tokens and one accuracy: a `change` of `write_run`."""
+    kept = ("step", "eval/in_distribution/sampled/accuracy", "tokens/total")
+    lines[:] = [{k: v for k, v in line.items() if k in kept} for line in lines]
 
 
 def write_lines(directory: pathlib.Path, lines) -> None:

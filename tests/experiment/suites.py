@@ -9,7 +9,6 @@ from ml_collections import config_flags
 
 from genenv_jax.experiment.plan import default_suite, make_plan
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE = str(pathlib.Path(__file__).with_name("base.py"))
 FAKE = (sys.executable, "-m", "tests.experiment.fake_main")
 

@@ -52,7 +52,8 @@ def test_a_suite_is_a_plan_of_different_arms_that_main_understands(name, tmp_pat
     assert all(a != b for a, b in itertools.combinations(plan.configs.values(), 2))
     runner = Runner(plan, tmp_path)
     for arm, expected in plan.configs.items():
-        *flags, workdir = runner.arguments(arm, 7)[3:]
+        _, module, name, *flags, workdir = runner.arguments(arm, 7)
+        assert (module, name) == ("-m", "genenv_jax.main")
         assert workdir == f"--workdir={tmp_path / arm / 'seed-7'}"
         config = flatten(validate(parsed(*flags)).to_dict())
         assert config == {**expected, "seed": 7}

@@ -4,8 +4,6 @@ import functools
 import json
 import pathlib
 import re
-import subprocess
-import sys
 import types
 
 import pytest
@@ -15,8 +13,9 @@ from genenv_jax.experiment import runner
 from genenv_jax.experiment.plan import compare_or_store, make_plan
 from genenv_jax.results import figures
 from genenv_jax.results.suites import run_dir
+from tests import commands
 from tests.experiment.fake_main import write_run
-from tests.experiment.suites import FAKE, ROOT, arm, fake_suite
+from tests.experiment.suites import FAKE, arm, fake_suite
 
 SUITE = """
 from tests.experiment.suites import arm, fake_suite
@@ -26,17 +25,6 @@ def get_config():
     suite.contrasts = (("co-evolved", "random"),)
     return suite
 """
-
-
-def experiment(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "genenv_jax.experiment", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -64,7 +52,8 @@ def test_the_command_reports_what_is_there(tmp_path, main):
     for name, gain in (("co-evolved", 0.3), ("random", 0.2)):
         for seed in (0, 1):
             write_run(run_dir(workdir, name, seed), gain, seed)
-    result = experiment(
+    result = commands.command(
+        "experiment",
         f"--config={tmp_path / 'suite.py'}",
         "--config.seeds=(0,1)",
         "--config.overrides.rollouts=1000",
@@ -90,7 +79,9 @@ def test_the_command_reports_what_is_there(tmp_path, main):
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
     (tmp_path / "suite.py").write_text(SUITE)
     flag = "--config.overrides.curriculum.alpha=2"
-    result = experiment(f"--config={tmp_path / 'suite.py'}", f"--workdir={tmp_path / 'w'}", flag)
+    result = commands.command(
+        "experiment", f"--config={tmp_path / 'suite.py'}", f"--workdir={tmp_path / 'w'}", flag
+    )
     assert result.returncode == 2, result.stderr
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: config.arms.co-evolved: config.curriculum.alpha = 2")
@@ -130,7 +121,7 @@ def test_a_suite_of_real_runs(tmp_path):
         "--config.overrides.curriculum.seeds_per_epoch=4",
         f"--workdir={tmp_path / 'w'}",
     ]
-    result = experiment(*flags)
+    result = commands.command("experiment", *flags)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "[2/2] " in result.stdout and "genenv − lora" in result.stdout
     assert len(list((tmp_path / "models").iterdir())) == 1  # the runs of a seed share a warm start
@@ -138,5 +129,5 @@ def test_a_suite_of_real_runs(tmp_path):
     assert config["lora"]["rank"] == 8 and config["seed"] == 1 and config["epochs"] == 2
     page = (tmp_path / "w" / "report" / "report.html").read_text()
     assert page.count("<img ") >= 8 and "depth 4" in page
-    again = experiment(*flags)
+    again = commands.command("experiment", *flags)
     assert again.returncode == 0 and "2 of 2 runs are finished already" in again.stdout

@@ -13,7 +13,8 @@ from genenv_jax.experiment import runner as module
 from genenv_jax.experiment.plan import make_plan
 from genenv_jax.experiment.runner import Runner
 from genenv_jax.results.suites import run_dir
-from tests.experiment.suites import BASE, FAKE, ROOT, arm, fake_suite
+from tests.commands import ROOT
+from tests.experiment.suites import FAKE, arm, fake_suite
 
 
 @pytest.fixture(autouse=True)
@@ -44,22 +45,6 @@ def test_runs_seed_by_seed_and_keeps_what_is_finished(tmp_path):
     again = []
     assert runner(suite, tmp_path, again).run()
     assert again == ["4 of 4 runs are finished already"] and len(events(tmp_path)) == 8
-
-
-def test_a_run_is_main_with_its_settings_as_flags(tmp_path):
-    suite = fake_suite(
-        overrides={"epochs": 2, "benchmark.seed_depths": (0.5, 0.5)}, a={"simulator.train": False}
-    )
-    plan = make_plan(suite)
-    assert Runner(plan, tmp_path).arguments("a", 5) == [
-        *(sys.executable, "-m", "genenv_jax.main"),
-        f"--config={BASE}",
-        "--config.benchmark.seed_depths=(0.5, 0.5)",
-        "--config.epochs=2",
-        "--config.simulator.train=False",
-        "--config.seed=5",
-        f"--workdir={tmp_path / 'a' / 'seed-5'}",
-    ]
 
 
 @pytest.mark.parametrize(

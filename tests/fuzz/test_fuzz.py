@@ -1,10 +1,7 @@
 """A few hundred generated texts, what longer runs have found, and that finds are found."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -13,6 +10,7 @@ from bench.fuzz.promises import BrokenPromiseError, check_score
 from bench.fuzz.targets import Target
 from genenv_jax.benchmarks.base import Score
 from tests.benchmarks import small
+from tests.commands import ROOT, command
 
 FINDS = sorted((pathlib.Path(__file__).parent / "finds").glob("*.json"))
 LIMIT = 5.0  # CPU seconds of one input: more than in a run, since other tests go on beside these
@@ -100,9 +98,7 @@ def test_an_outcome_that_is_not_as_promised_is_a_find(score, says):
 
 @pytest.mark.slow
 def test_the_command(tmp_path):
-    options = ["--texts=20", "--names=dial", f"--out={tmp_path}"]
-    command = [sys.executable, "-m", "bench.fuzz", *options]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = command("bench.fuzz", "--texts=20", "--names=dial", f"--out={tmp_path}")
     assert done.returncode == 0, done.stderr
     assert "| dial answer |" in done.stdout and "crashes 0, hangs 0" in done.stdout
     assert not list(tmp_path.iterdir())
@@ -122,11 +118,7 @@ else:
 """
     script = tmp_path / "dies.py"
     script.write_text(program)
-    root = pathlib.Path(__file__).resolve().parents[2]
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, env=environment
-    )
+    done = command(str(script), PYTHONPATH=str(ROOT))
     assert done.returncode == 1, done.stderr
     (saved,) = (tmp_path / "out").iterdir()
     assert len(json.loads(saved.read_text())["texts"][0]) > 900

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import subprocess
 import sys
 from unittest import mock
 
@@ -32,3 +33,11 @@ def accepted(arguments):
         done = commands.call("main", *arguments)
     assert done.returncode == 0, done.stderr
     return found[0]
+
+
+def committed(path):
+    """Makes a directory a git repository in which all is committed; the directory."""
+    identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
+    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "all"]):
+        subprocess.run(["git", *arguments], cwd=path, check=True)
+    return path

@@ -4,13 +4,11 @@ import dataclasses
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from genenv_jax.config import default_config, validate
-from tests import tiny
+from tests import commands, tiny
 from tests.commands import ROOT
 
 with pytest.MonkeyPatch.context() as patch:
@@ -102,17 +100,9 @@ def test_every_program(aot_check, model, lora):
 def command(*arguments, config="configs/bfcl.py", environment=None, **settings):
     """Exit code, standard output and standard error of the command."""
     given = {"config": config} | {f"config.{k}": v for k, v in (SMALL | settings).items()}
-    inherited = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     flags = (f"--{key}={value}" for key, value in given.items())
-    done = subprocess.run(
-        [sys.executable, "launch/aot_check.py", *flags, *arguments],
-        cwd=ROOT,
-        env=inherited | (environment or {}),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    environment = {"XLA_FLAGS": ""} | (environment or {})
+    done = commands.command("launch/aot_check.py", *flags, *arguments, **environment)
     return done.returncode, done.stdout, done.stderr
 
 

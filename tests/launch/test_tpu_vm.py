@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.commands import ROOT
-from tests.launch import fake_gcloud
+from tests.launch import fake_gcloud, programs
 
 SCRIPTS = ("tpu_vm.sh", "tpu_vm_worker.sh")
 SLICE = ["--name=slice", "--zone=us-west4-a", "--bucket=results"]
@@ -34,10 +34,7 @@ def repository(tmp_path_factory):
     (path / "configs").mkdir()
     (path / "configs/quickstart.py").write_text("def get_config(): ...\n")
     (path / ".gitignore").write_text("runs/\n")
-    identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
-    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "all"]):
-        subprocess.run(["git", *arguments], cwd=path, check=True)
-    return path
+    return programs.committed(path)
 
 
 class Cloud:

@@ -139,8 +139,8 @@ def tables(name):
 def everything():
     """({file name: arrays}, configurations): what `main` stores."""
     models = {f"model/{name}": masked_logits(make(o)) for name, o in cases.MODELS.items()}
-    models |= {f"far/{name}": far_logits(name) for name in cases.STORED_FAR}
-    for name in cases.STORED_GRADIENTS:
+    models |= {f"far/{name}": far_logits(name) for name in cases.FAR_MODELS}
+    for name in cases.GRADIENTS:
         models |= {f"gradients/{name}/{key}": x for key, x in gradients(name).items()}
     configs = {name: saved_config(options) for name, options in cases.MODELS.items()}
     ropes, adapters = {}, {}

@@ -7,11 +7,7 @@ import pytest
 
 from genenv_jax.models import attention
 from genenv_jax.models.attention import attend, causal_attention, check_attention
-from tests.models.attention_cases import (
-    assert_equal_with_gradients,
-    make_inputs,
-    make_past,
-)
+from tests.models.attention_cases import assert_equal_with_gradients, make_inputs, make_past
 
 
 def single_shot(q, k, v, past):
@@ -20,8 +16,7 @@ def single_shot(q, k, v, past):
 
 
 @pytest.mark.parametrize(
-    ("g", "t", "s", "dtype"),
-    [(1, 37, 0, "float32"), (4, 37, 21, "float32"), (3, 8, 5, "bfloat16")],
+    ("g", "t", "s", "dtype"), [(1, 37, 0, "float32"), (4, 37, 21, "float32"), (3, 8, 5, "bfloat16")]
 )
 def test_blocks_equal_single_shot(monkeypatch, g, t, s, dtype):
     inputs = make_inputs(g=g, t=t, s=s, dtype=dtype)

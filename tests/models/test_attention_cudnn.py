@@ -9,15 +9,7 @@ import pytest
 
 from genenv_jax.models.attention import causal_attention
 from genenv_jax.models.attention_cudnn import cudnn_attention
-from genenv_jax.models.attention_sharding import run_per_device
-from genenv_jax.parallel import rules
-from genenv_jax.parallel.mesh import make_mesh
-from tests.models.attention_cases import (
-    assert_equal_with_gradients,
-    forward_and_gradients,
-    make_inputs,
-    with_shared_past,
-)
+from tests.models.attention_cases import assert_equal_with_gradients, make_inputs, with_shared_past
 
 # The same calls, in XLA's implementation of `jax.nn.dot_product_attention`.
 without_gpu = functools.partial(cudnn_attention, implementation="xla")
@@ -38,17 +30,6 @@ def test_equals_the_plain_path(g, t, s, n, kv, h, dtype):
         g=g, t=t, s=s, n=n, kv=kv, h=h, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype
     )
     assert_equal_with_gradients(with_shared_past(without_gpu), causal_attention, inputs)
-
-
-def test_on_a_mesh():
-    """With more devices on "tensor" than key/value heads."""
-    q, k, v, past = make_inputs(g=2, t=9, s=5, n=4, kv=1, b=4)
-    want = forward_and_gradients(causal_attention, q, k, v, past)
-    kernel = with_shared_past(functools.partial(run_per_device, without_gpu))
-    with rules.activate(make_mesh(2, 1, 4)):
-        got = forward_and_gradients(kernel, q, k, v, past)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_gradients_of_the_prompt_are_added_up_in_float32():

@@ -18,7 +18,6 @@ from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface import atomic, writer
 from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.parallel.rules import param_shapes
 from genenv_jax.system import signals
 from tests import tiny
 
@@ -64,19 +63,6 @@ def sharded(tmp_path):
     return tiny.write_model(tmp_path / "sharded", tokenizer=False, shards=3)
 
 
-# --- reading ---
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("shards", [1, 3])
-def test_all_types_and_shards_give_the_same_parameters(tmp_path, model, dtype, shards):
-    path = tiny.write_model(tmp_path / "other", tokenizer=False, dtype=dtype, shards=shards)
-    params = load(path)
-    assert_same(params, load(model))
-    shapes = param_shapes(config_of(path))
-    assert jax.tree.map(lambda x: x.shape, params) == jax.tree.map(lambda x: x.shape, shapes)
-
-
 @pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
 def test_the_text_model_of_a_model_that_sees_pictures(tmp_path, prefix):
     text = tiny.write_model(tmp_path / "text", family="gemma3_text")
@@ -94,20 +80,6 @@ def test_the_text_model_of_a_model_that_sees_pictures(tmp_path, prefix):
     jax.tree.map(np.testing.assert_array_equal, found.load_params(), want.load_params())
     saved = LanguageModel.load(found.save(tmp_path / "saved", found.load_params()))
     assert saved.config == want.config and saved.hf_config["model_type"] == "gemma3_text"
-
-
-def test_tied_checkpoint_may_carry_an_equal_head(tmp_path):
-    path = tiny.write_model(tmp_path / "model", tokenizer=False, tie_word_embeddings=True)
-    want = load(path)
-    assert "lm_head" not in want
-    embedding = tensors_of(path)["model.embed_tokens.weight"]
-    rewrite(path, lambda t: t.update({"lm_head.weight": embedding}))
-    assert_same(load(path), want)
-    rewrite(path, lambda t: t.update({"lm_head.weight": embedding + np.float32(2**-20)}))
-    with pytest.raises(
-        ValueError, match=r"model\.safetensors: lm_head\.weight differs .* tie_word"
-    ):
-        load(path)
 
 
 # --- faults of a checkpoint ---

@@ -386,18 +386,6 @@ def tools(description):
     return [{"type": "function", "function": function}]
 
 
-def test_tools_go_to_the_template_as_such(directory):
-    tiny.write_tokenizer(directory, chat_template=TOOL_TEMPLATE.replace("CALLS", HERMES))
-    model = LanguageModel.load(directory)
-    shown, messages = (
-        tools("Adds, <b>é</b>."),
-        [{"role": "system", "content": "Be brief."}, *user("hi")],
-    )
-    asked = [{"role": "tools", "content": json.dumps(shown)}, *messages]
-    want = model.tokenizer.apply_chat_template(messages, tools=shown, add_generation_prompt=True)
-    assert model.encode_messages(asked) == want["input_ids"]
-
-
 RESULT = "message['content'] + '</tool"
 ALTERNATING = (
     "{%- for m in messages if m['role'] != 'system' -%}"
@@ -433,7 +421,7 @@ def test_results_of_calls(directory, template, role, keys):
     call = {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
     answer = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
     results = ['{"é": "a\\n"}\nb', "<think>2</think>"]
-    shown = tools("Adds.") if "tools" in template else None
+    shown = tools("Adds, <b>é</b>.") if "tools" in template else None
     asked = [{"role": "tools", "content": json.dumps(shown)}] if shown else []
     asked += [{"role": "system", "content": "Be brief."}, *user("hi")]
     want = asked[-2:]

@@ -50,7 +50,9 @@ def want(params):
 
 @pytest.mark.parametrize("chunk", [24, 7])  # of 24 tokens: one chunk, and four with padding
 def test_against_full_passes(params, want, chunk):
-    got = jax.jit(completion_logprobs, static_argnums=(2, 3))(params, make_batch(), CONFIG, chunk)
+    with jax.numpy_dtype_promotion("strict"):
+        run = jax.jit(completion_logprobs, static_argnums=(2, 3))
+        got = run(params, make_batch(), CONFIG, chunk)
     for name, a, b in zip(("log-probs", "entropies"), got, want, strict=True):
         assert a.shape == (B, G, C) and a.dtype == jnp.float32
         np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)

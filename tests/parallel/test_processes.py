@@ -13,13 +13,7 @@ import pytest
 from genenv_jax import supervised
 from genenv_jax.config import validate
 from genenv_jax.players.build import make_benchmark, open_mesh
-from tests.parallel.launch import (
-    assert_equal_runs,
-    end,
-    finish,
-    toy_run,
-    workers,
-)
+from tests.parallel.launch import assert_equal_runs, end, finish, toy_run, workers
 from tests.runs import EPISODES, lines, toy_config
 
 # -- real processes -------------------------------------------------------------------------------------

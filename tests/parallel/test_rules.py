@@ -32,8 +32,7 @@ def test_every_axis_of_every_parameter_is_in_the_table():
     known = {name for name, _ in rules.RULES}
     assert len(known) == len(rules.RULES)  # one line for each name
     boxes = jax.tree.leaves(
-        rules.abstract_params(config_of()),
-        is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned),
+        rules.abstract_params(config_of()), is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
     )
     for box in boxes:
         assert set(box.names) <= known

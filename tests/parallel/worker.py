@@ -11,7 +11,8 @@ import pathlib
 import sys
 import time
 
-from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.base import Score, Task
+from tests.toy import Toy
 
 
 def arrays(mesh):
@@ -154,29 +155,19 @@ def saved_models(mesh, directory, index):
     }
 
 
-class Odd(Benchmark):
+class Odd(Toy):
     """Scores otherwise in every process, and fails in some: what a time limit can do."""
 
-    name = "odd"
-
     def __init__(self, index):
+        super().__init__()
         self.index = index
 
-    def load(self, split):
-        return []
-
-    verdict = None  # `score` says it
-
     def score(self, task, text):
-        from genenv_jax.benchmarks.base import Score
-
         if text == "never" or (text == "late" and self.index == 1):
             raise TimeoutError
         return Score(1 - self.index / 3, self.index == 0, True, f"in process {self.index}")
 
     def parse(self, text, seed, task_id, generation):
-        from genenv_jax.benchmarks.base import Task
-
         if text == "never":
             raise TimeoutError
         message = {"role": "user", "content": f"{text} in process {self.index}"}
@@ -185,13 +176,9 @@ class Odd(Benchmark):
     def verify(self, task):
         return None
 
-    def agent_answer(self, task):
-        return "an answer"
-
 
 def outcomes(index):
     """What the processes take for the outcome of scoring on which they would not agree."""
-    from genenv_jax.benchmarks.base import Task
     from genenv_jax.scoring.requests import SCORE, VERIFY, pack
     from genenv_jax.scoring.scorer import Scorer
 

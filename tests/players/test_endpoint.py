@@ -19,7 +19,7 @@ from genenv_jax.players.endpoint import (
 from genenv_jax.sampling.sampler import ignore
 from genenv_jax.scoring.attempts import attempt
 from genenv_jax.scoring.scorer import Scorer
-from tests.evaluate.fake_server import Endless, EndlessHead, Raw, completion, serve
+from tests.evaluate.fake_server import Endless, EndlessHead, Raw, called, completion, serve
 from tests.evaluate.games import STEPS, Games
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -82,16 +82,6 @@ def test_tools_are_sent_beside_the_messages_and_calls_come_back_as_text():
     assert requests[0]["tools"][0]["function"] == function | {"name": "m_f"}
     assert text.startswith("Well:\n<tool_call>")
     assert read_tool_calls(text, [function]) == [{"m.f": {"x": [1, "</tool_call>"]}}] * 2
-
-
-def called(*calls, content=None):
-    """The response of a server that parses calls: (name, arguments) each."""
-    body = completion(content, "tool_calls")
-    body["choices"][0]["message"]["tool_calls"] = [
-        {"id": f"own{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
-        for n, (name, arguments) in enumerate(calls)
-    ]
-    return body
 
 
 @pytest.mark.parametrize(
@@ -248,11 +238,7 @@ def test_a_budget_ends_the_asking(tmp_path):
         assert later.usage()["requests"] == 2
         larger = Endpoint(url, "m", max_tokens_total=30, cache=tmp_path / "answers.jsonl")
         larger.complete(HELLO, 2)
-        assert larger.usage() == {
-            "requests": 3,
-            "prompt_tokens": 21,
-            "completion_tokens": 9,
-        }
+        assert larger.usage() == {"requests": 3, "prompt_tokens": 21, "completion_tokens": 9}
     assert len(requests) == 3
 
 
@@ -346,10 +332,7 @@ def test_a_server_that_takes_the_limit_under_its_newer_name_only():
     ],
 )
 def test_a_response_without_an_end_is_given_up(status, body, timeout, message):
-    with (
-        serve(lambda _: (status, body)) as (url, _),
-        pytest.raises(EndpointError, match=message),
-    ):
+    with serve(lambda _: (status, body)) as (url, _), pytest.raises(EndpointError, match=message):
         Endpoint(url, "m", timeout=timeout, retries=0).complete(HELLO)
 
 

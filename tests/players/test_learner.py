@@ -195,7 +195,7 @@ def test_rwr_gradient(params, rwr_batch, rwr_steps):
     logp, _, _ = plain_pass(params, rwr_batch.generations)
     d = rwr_batch.ref_logp - logp
     weight = WEIGHTS[..., None] * MASK / (WEIGHTS[..., None] * MASK).sum()
-    loss = ((-logp + 0.3 * (np.exp(d) - 1 - d)) * weight).sum()
+    nll, kl = (-logp * weight).sum(), ((np.exp(d) - 1 - d) * weight).sum()
     slope = (-1 + 0.3 * (1 - np.exp(d))) * weight
     want = plain_pass(params, rwr_batch.generations, slope)[2]
     optimizer, *steps = rwr_steps
@@ -203,7 +203,8 @@ def test_rwr_gradient(params, rwr_batch, rwr_steps):
         state, metrics = step(learner.init_state(params, optimizer), {}, rwr_batch)
         assert float(metrics["step_scale"]) > 0
         close(gradient_of(state), want)
-        assert float(metrics["loss"]) == pytest.approx(loss, abs=1e-5)
+        wanted = {"loss": nll + 0.3 * kl, "nll": nll, "kl_to_initial": kl}
+        assert {name: float(metrics[name]) for name in wanted} == pytest.approx(wanted, abs=1e-5)
 
 
 def measured_kl(params, batch):

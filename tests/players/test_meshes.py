@@ -17,8 +17,8 @@ from genenv_jax.run.timing import Compilations
 from tests.sampling import small_model
 
 CONFIG = small_model.CONFIG
-# Tied and without biases, so that the rest of the families' parameters is covered too.
-SHAPE = dataclasses.replace(CONFIG, tie_embeddings=False, vocab_size=128, remat="full")
+# With fewer key/value heads than devices on "tensor".
+SHAPE = dataclasses.replace(CONFIG, num_kv_heads=1, vocab_size=128, remat="full")
 B, G, P, C = 16, 2, 4, 3
 
 
@@ -32,12 +32,6 @@ def make_batch(config):
     )
 
 
-def random_params(config):
-    rng = np.random.default_rng(1)
-    shapes = rules.param_shapes(config)
-    return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype("f4"), shapes)
-
-
 _SLOW = [pytest.param(c, marks=pytest.mark.slow) for c in (("lora", "grpo"), ("full", "rwr"))]
 
 
@@ -46,7 +40,7 @@ def case(request):
     """(configuration, frozen, trained, batch, log-probs, method), all on the host."""
     trained, method = request.param
     config = SHAPE
-    params, frozen = random_params(config), {}
+    params, frozen = jax.device_get(small_model.make_params(config, 1, 0.3)), {}
     if trained == "lora":
         config = dataclasses.replace(config, lora=LoraConfig(2, 4.0))
         frozen = params

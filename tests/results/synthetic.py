@@ -10,29 +10,20 @@ import numpy as np
 
 from genenv_jax import results
 from genenv_jax.results.runs import Run
+from tests.experiment import fake_main
 
 EPOCHS = 8
 GENERATIONS = 64  # an epoch
 REASONS = ("unparsable", "wrong_answer", "duplicate", "near_duplicate", "too_long")
-SPLITS = {"in_distribution": (0.30, 1.0), "deeper": (0.12, 0.7), "renamed": (0.24, 0.9)}
 
 
-def write_run(workdir, seed=0, beta=2.0, gain=0.5, epochs=EPOCHS) -> pathlib.Path:
-    """A plausible run: p̂ nears alpha, held-out accuracy rises, fewer generations are rejected."""
-    random = np.random.default_rng(seed)
-    workdir.mkdir(parents=True)
-    config = {"seed": seed, "epochs": epochs, "benchmark": {"name": "embedded"}, "gain": gain}
-    config["curriculum"] = {"alpha": 0.5, "k_min": 0.1, "beta": beta}
-    (workdir / "config.json").write_text(json.dumps(config))
-    for step in range(epochs + 1):
-        progress = float(1 - np.exp(-step / 2.5))
-        record = {"step": step} | {
-            f"eval/{split}/{mode}/{score}": base + gain * scale * progress + random.normal(0, 0.01)
-            for split, (base, scale) in SPLITS.items()
-            for mode in ("greedy", "sampled")
-            for score in ("accuracy", "depth_2")
-        }
-        if step:
+def write_run(workdir, epochs=EPOCHS) -> pathlib.Path:
+    """A plausible run with tasks: p̂ nears alpha, held-out accuracy rises, fewer generations are rejected."""
+    random = np.random.default_rng(0)
+
+    def change(lines):
+        for line in lines[1:]:
+            step, progress = line["step"], float(1 - np.exp(-line["step"] / 2.5))
             rejected = random.choice(REASONS, int(GENERATIONS * (0.45 - 0.35 * progress))).tolist()
             accepted = GENERATIONS - len(rejected)
             p_hats = random.binomial(8, random.beta(2, 4 - 2 * progress, accepted)) / 8
@@ -42,24 +33,18 @@ def write_run(workdir, seed=0, beta=2.0, gain=0.5, epochs=EPOCHS) -> pathlib.Pat
                 "p_hat_mean": float(p_hats.mean()),
                 "solved_all": int(np.sum(p_hats == 1)),
                 "solved_none": int(np.sum(p_hats == 0)),
-                "task_length_mean": 210 + 60 * progress,
                 "difficulty_mean": 1.0 + step,
-                "difficulty_sd": 0.5,
-                "distinct_signatures": 3,
             } | {f"rejected/{reason}": rejected.count(reason) for reason in REASONS}
-            record |= {f"generated/{name}": value for name, value in generated.items()} | {
-                "agent/response_length_mean": 137 + 67 * progress,
-                "agent/reward_mean": float(p_hats.mean()),
-                "simulator/kl_to_initial": 0.03 * progress,
-                "rollouts/total": 8 * GENERATIONS * step,
-            }
+            line |= {f"generated/{name}": value for name, value in generated.items()}
+            line |= {"simulator/kl_to_initial": 0.03 * progress}
+            del line["generated/p_rerolled_mean"], line["agent/zero_variance_share"]
             tasks = [generation(step, i, p_hat=float(p)) for i, p in enumerate(p_hats)]
             tasks += [generation(step, i, reason) for i, reason in enumerate(rejected, accepted)]
             append(workdir, "tasks", *tasks)
             append(workdir, "d_train", *[{"epoch": step}] * step)
             append(workdir, "d_env", *[{"epoch": step}] * 2)
-        append(workdir, "metrics", record)
-        append(workdir, "timing", {"step": step, "seconds/generate": 12.0, "seconds/eval": 18.0})
+
+    fake_main.write_run(workdir, 0.5, 0, epochs, change)
     return workdir
 
 

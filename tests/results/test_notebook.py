@@ -1,7 +1,6 @@
 """What the notebooks call."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -11,9 +10,8 @@ import pytest
 
 from genenv_jax.results import notebook
 from genenv_jax.results.answers import read_answers
+from tests.commands import ROOT
 from tests.results.synthetic import Page, append, generation, hostile, run_of
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_parts_of_a_run():

@@ -93,7 +93,7 @@ def test_a_page_of_many_long_generations_is_bounded(page_of):
 def test_tables_strata_rejections_and_configuration(run, page_of):
     page = page_of(run)
     assert "quickstart · benchmark embedded · seed 0 · 8 of 8 epochs" in page.within("p")
-    assert "deeper/greedy/depth_2" in page.within("td")
+    assert "in_distribution/greedy/depth_2" in page.within("td")
     cells = [data for tag, data in page.text if tag == "td"]
     for verdict in {task["verdict"] for task in run.tasks}:
         count = sum(task["verdict"] == verdict for task in run.tasks)

@@ -6,7 +6,7 @@ from matplotlib import image as matplotlib_image
 
 from genenv_jax.results.pages import facts, write_suite_page
 from genenv_jax.results.suites import load_results, run_dir
-from tests.experiment.fake_main import write_lines, write_run
+from tests.experiment.fake_main import accuracy_alone, write_run
 from tests.experiment.suites import fake_plan
 
 
@@ -26,10 +26,7 @@ def test_the_report_holds_everything(suite_report):
 
 def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_path):
     """Names of arms come from a file that a user wrote, metrics from a run that may record little."""
-    directory = run_dir(tmp_path, "random", 0)
-    lines = write_run(directory, 0.2, 0)
-    kept = ("step", "eval/in_distribution/sampled/accuracy", "tokens/total")
-    write_lines(directory, [{k: v for k, v in x.items() if k in kept} for x in lines])
+    write_run(run_dir(tmp_path, "random", 0), 0.2, 0, change=accuracy_alone)
     results = load_results(fake_plan((0, 1), random=0.2), tmp_path)
     name = "<b>$random|"
     odd = dataclasses.replace(
@@ -62,12 +59,13 @@ def test_what_the_numbers_rest_on(results):
 
 
 def test_a_run_that_shortens_the_comparison_is_pointed_out(tmp_path):
-    for seed in (0, 1, 2):
-        directory = run_dir(tmp_path, "random", seed)
-        lines = write_run(directory, 0.2, seed)
-        for line in lines[1:]:
-            line["tokens/total"] = line["step"] * (100 if seed == 1 else 1000)
-        write_lines(directory, lines)
+    for seed, tokens in enumerate((1000, 100, 1000)):
+
+        def change(lines, tokens=tokens):
+            for line in lines[1:]:
+                line["tokens/total"] = line["step"] * tokens
+
+        write_run(run_dir(tmp_path, "random", seed), 0.2, seed, change=change)
     said = dict(facts(load_results(fake_plan((0, 1, 2), random=0.2), tmp_path)))
     assert said["NOTE"] == (
         "R is only 10 % of the median run's processed tokens, since these ended early: random/seed-1"

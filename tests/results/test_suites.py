@@ -1,37 +1,32 @@
 """From finished runs to numbers: what is read, what a run comes down to, what is refused."""
 
-import json
-
 import numpy as np
 import pytest
 
 from genenv_jax.results.suites import Metric, curve, load_results, run_dir
-from tests.experiment.fake_main import write_lines, write_run
+from tests.experiment.fake_main import write_run
 from tests.experiment.suites import fake_plan
+from tests.runs import lines
 
 KEY = "in_distribution/sampled"
 SCORE = f"eval/{KEY}/accuracy"
 
 
 def lines_of(workdir, arm, seed):
-    path = run_dir(workdir, arm, seed) / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return lines(run_dir(workdir, arm, seed))
 
 
 def one_run(workdir, change):
     """The results of one run whose lines `change` has changed."""
-    directory = run_dir(workdir, "random", 0)
-    lines = write_run(directory, 0.2, 0)
-    change(lines)
-    write_lines(directory, lines)
+    write_run(run_dir(workdir, "random", 0), 0.2, 0, change=change)
     return load_results(fake_plan((0,), random=0.2), workdir)
 
 
 def test_the_scores_of_a_run_by_hand(finished, results):
     plan, workdir = finished
-    lines = lines_of(workdir, "random", 2)
-    x = [line.get("tokens/total", 0) for line in lines]
-    y = [line[SCORE] for line in lines]
+    records = lines_of(workdir, "random", 2)
+    x = [record.get("tokens/total", 0) for record in records]
+    y = [record[SCORE] for record in records]
     horizon = min(lines_of(workdir, *run)[-1]["tokens/total"] for run in plan.runs())
     assert results.horizon == horizon
     fine = np.linspace(0, horizon, 200_001)
@@ -41,21 +36,21 @@ def test_the_scores_of_a_run_by_hand(finished, results):
     assert scores[f"final/{KEY}"] == pytest.approx(end)
     assert scores[f"gain/{KEY}"] == pytest.approx(end - y[0])
     depths = [
-        np.interp(horizon, x, [line[f"eval/{KEY}/depth_{d}"] for line in lines])
+        np.interp(horizon, x, [record[f"eval/{KEY}/depth_{d}"] for record in records])
         for d in range(1, 7)
     ]
     worst = sorted(depths)
     assert scores["cvar"] == pytest.approx((worst[0] + 0.2 * worst[1]) / 1.2)
     assert scores["stratum/depth_3"] == pytest.approx(depths[2])
-    late = [line["generated/p_hat_mean"] for line in lines if line["step"] >= 3]
+    late = [record["generated/p_hat_mean"] for record in records[3:]]
     assert scores["p_hat/epochs_in_band"] == np.mean([0.4 <= p <= 0.6 for p in late])
     assert scores["p_hat/mean"] == pytest.approx(np.mean(late))
-    again = [line["generated/p_rerolled_mean"] for line in lines if line["step"] >= 3]
+    again = [record["generated/p_rerolled_mean"] for record in records[3:]]
     assert scores["p_hat/rerolled"] == pytest.approx(np.mean(again))
     assert "p_hat/gap" not in scores  # what no run recorded
     assert scores["minutes"] == pytest.approx(0.5)
     assert scores["diversity/distinct_signatures/ratio"] == pytest.approx(
-        lines[-1]["generated/distinct_signatures"] / lines[1]["generated/distinct_signatures"]
+        records[-1]["generated/distinct_signatures"] / records[1]["generated/distinct_signatures"]
     )
     assert scores["tokens/total"] == x[-1]
 
@@ -68,9 +63,9 @@ def test_a_curve_needs_its_cost(tmp_path):
         lines.insert(4, lines[4] | {"step": 9, SCORE: 0.5})  # of equal costs the last one counts
 
     results = one_run(tmp_path, change)
-    (run,), lines = results.all_runs(), lines_of(tmp_path, "random", 0)
+    (run,), records = results.all_runs(), lines_of(tmp_path, "random", 0)
     x, y = curve(run, SCORE, "tokens")
-    assert list(x) == [0, lines[1]["tokens/total"], lines[4]["tokens/total"]] and y[-1] == 0.5
+    assert list(x) == [0, records[1]["tokens/total"], records[4]["tokens/total"]] and y[-1] == 0.5
     assert not len(curve(run, "no/such", "tokens")[0])
 
 
@@ -81,16 +76,17 @@ def test_device_seconds_are_those_of_the_epochs(results):
 
 
 def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
-    for arm, scale in (("random", 1), ("static", 2)):
-        directory = run_dir(tmp_path, arm, 0)
-        lines = write_run(directory, 0.2, 0)
-        for line in lines[1:]:
-            line["tokens/total"] = 1000 * scale * line["step"]
-        write_lines(directory, lines)
+    for arm, scale in (("random", 1000), ("static", 2000)):
+
+        def change(lines, scale=scale):
+            for line in lines[1:]:
+                line["tokens/total"] = scale * line["step"]
+
+        records = write_run(run_dir(tmp_path, arm, 0), 0.2, 0, change=change)
     results = load_results(fake_plan((0,), random=0.2, static=0.2), tmp_path)
     assert results.horizon == 4000
     scores = {arm: results.score(arm, f"auc/{KEY}")[0] for arm in results.runs}
-    values = [line[SCORE] for line in lines]
+    values = [record[SCORE] for record in records]
     assert scores["random"] == pytest.approx(np.trapezoid(values) / 4)
     assert scores["static"] == pytest.approx(np.trapezoid(values[:3]) / 2)  # its first half
     assert results.score("static", f"final/{KEY}")[0] == pytest.approx(values[2])

@@ -9,7 +9,7 @@ import pytest
 from genenv_jax.results import contrasts
 from genenv_jax.results.suites import load_results, run_dir
 from genenv_jax.results.tables import evaluation_summary, headline, runs_csv, suite_tables
-from tests.experiment.fake_main import write_lines, write_run
+from tests.experiment.fake_main import accuracy_alone, write_lines, write_run
 from tests.experiment.suites import fake_plan
 from tests.results.synthetic import run_of
 
@@ -71,9 +71,7 @@ def test_the_cells_are_the_numbers_of_the_runs(results):
 def test_what_is_not_recorded_has_no_table(tmp_path):
     for arm in ("random", "static"):
         directory = run_dir(tmp_path, arm, 0)
-        lines = write_run(directory, 0.2, 0)
-        kept = ("step", f"eval/{KEY}/accuracy", "tokens/total")
-        write_lines(directory, [{k: v for k, v in x.items() if k in kept} for x in lines])
+        write_run(directory, 0.2, 0, change=accuracy_alone)
         (directory / "timing.jsonl").unlink()
         (directory / "config.json").unlink()
     results = load_results(fake_plan((0,), random=0.2, static=0.2), tmp_path)

@@ -230,9 +230,3 @@ def test_an_unlikely_token_does_not_drown_a_batch():
     assert again == value and float(slope) == -10
     near = jnp.float32(1e-4)  # where exp(d) - 1 - d would lose all its digits
     assert float(kl_estimate(0 * near, near)) == pytest.approx(5e-9, rel=0.02)
-
-
-def test_the_papers_defaults():
-    config = LossConfig()
-    assert (config.loss, config.kl_estimator) == ("grpo", "k3")
-    assert (config.kl_coef, config.entropy_coef) == (0.001, 0.001)

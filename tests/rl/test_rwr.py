@@ -1,6 +1,7 @@
-"""The simulator's loss and the search for a step within the KL cap."""
+"""What takes part in the simulator's loss, and the search for a step within the KL cap.
 
-import math
+The loss and its gradient are in tests/players/test_learner.py.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -22,39 +23,12 @@ def inputs():
     return logp, ref, (np.arange(C) < LENGTHS[..., None]).astype(float)
 
 
-def reference(logp, ref, weights, mask, kl_coef):
-    """nll, KL and d loss / d logp in float64."""
-    total = (weights * mask.sum(axis=-1)).sum()
-    nll, kl, gradient = 0.0, 0.0, np.zeros_like(logp)
-    for i, j, t in np.ndindex(B, G, C):
-        share = weights[i, j] * mask[i, j, t] / total
-        d = ref[i, j, t] - logp[i, j, t]
-        guarded = min(max(d, -10.0), 10.0)
-        nll -= share * logp[i, j, t]
-        kl += share * (math.exp(guarded) - 1 - guarded)
-        slope = 0.0 if abs(d) > 10 else 1 - math.exp(d)
-        gradient[i, j, t] = share * (-1 + kl_coef * slope)
-    return nll, kl, gradient
-
-
 def loss_and_gradient(logp, ref, weights, mask, kl_coef):
     logp, ref, weights, mask = (jnp.asarray(x, jnp.float32) for x in (logp, ref, weights, mask))
     total = rwr.weighted_total(weights, mask)
     run = jax.value_and_grad(rwr.rwr_loss, has_aux=True)
     (loss, metrics), gradient = run(logp, ref, weights, mask, total, kl_coef)
     return float(loss), metrics, np.asarray(gradient)
-
-
-@pytest.mark.parametrize("kl_coef", [0.0, 0.01, 2.0])
-def test_loss_and_gradient(kl_coef):
-    logp, ref, mask = inputs()
-    loss, metrics, gradient = loss_and_gradient(logp, ref, WEIGHTS, mask, kl_coef)
-    nll, kl, want = reference(logp, ref, WEIGHTS, mask, kl_coef)
-    assert loss == pytest.approx(nll + kl_coef * kl, rel=1e-5)
-    assert float(metrics["loss"]) == loss
-    assert float(metrics["nll"]) == pytest.approx(nll, rel=1e-5)
-    assert float(metrics["kl_to_initial"]) == pytest.approx(kl, rel=1e-5)
-    np.testing.assert_allclose(gradient, want, rtol=1e-5, atol=1e-8)
 
 
 def test_rows_of_weight_zero_take_no_part():
@@ -78,16 +52,6 @@ def test_weights_that_are_all_zero_give_zero():
     loss, _, gradient = loss_and_gradient(logp, ref, 0 * WEIGHTS, mask, 0.5)
     assert loss == 0 and (gradient == 0).all()
     assert float(rwr.update_kl(jnp.asarray(logp), jnp.asarray(ref), 0 * WEIGHTS, mask)) == 0
-
-
-def test_update_kl_against_numpy():
-    """k3 with the start in the place of π: mean of exp(new - start) - 1 - (new - start)."""
-    new, start, mask = inputs()
-    d = np.clip(new - start, -10, 10)
-    counted = (WEIGHTS > 0)[..., None] * mask
-    want = ((np.exp(d) - 1 - d) * counted).sum() / counted.sum()
-    got = rwr.update_kl(jnp.asarray(new, jnp.float32), jnp.asarray(start), WEIGHTS, mask)
-    assert float(got) == pytest.approx(want, rel=1e-5)
 
 
 def search(kl_at, cap):

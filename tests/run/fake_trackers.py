@@ -3,6 +3,8 @@
 import sys
 
 from genenv_jax.run import tracking
+from genenv_jax.run.samples import generation_row, spread
+from tests.runs import lines
 
 
 class FakeTracker:
@@ -53,3 +55,20 @@ def install(monkeypatch, **kinds):
     missing = tracking._missing
     monkeypatch.setattr(tracking, "_missing", lambda name: [] if name in fakes else missing(name))
     return list(fakes.values())
+
+
+def assert_as_recorded(workdir, rows, samples, sizes):
+    """(step, scalars, tables) that a tracker was given are what a run's files say; sizes: of the tables."""
+    assert [{"step": step, **scalars} for step, scalars, _ in rows] == lines(workdir)
+    generations = lines(workdir, "tasks.jsonl")
+    for step, _, tables in rows:
+        names = {"held_out_sampled", "held_out_greedy"} | (
+            {"generations", "answers"} if step else set()
+        )
+        assert set(tables) == {f"samples/{name}" for name in names}
+        assert all(row["epoch"] == step for rows in tables.values() for row in rows)
+        assert {len(rows) for rows in tables.values()} <= sizes
+        if step:
+            mine = [g for g in generations if g["epoch"] == step]
+            shown = [generation_row(g) for g in spread(mine, samples)]
+            assert tables["samples/generations"] == shown

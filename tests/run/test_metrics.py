@@ -70,9 +70,6 @@ def test_a_step_is_written_once_also_across_processes(tmp_path):
 
 
 def test_a_damaged_file_is_not_appended_to(tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 0}\nnonsense\n')
-    with pytest.raises(ValueError, match=r"metrics\.jsonl:2: damaged line"):
-        writer(tmp_path)
     (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 0}\n{"loss": 1}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl:2: damaged line: no step"):
         writer(tmp_path)

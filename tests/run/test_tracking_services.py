@@ -11,14 +11,11 @@ import time
 
 import pytest
 
-from genenv_jax.run.samples import generation_row, spread
 from genenv_jax.run.tracking import SAMPLES, Trackers, TrackingConfig
-from tests.runs import lines, run
+from tests.run.fake_trackers import assert_as_recorded
+from tests.runs import run
 
 pytestmark = pytest.mark.slow
-
-MODES = {"samples/held_out_sampled", "samples/held_out_greedy"}
-ALL = MODES | {"samples/generations", "samples/answers"}
 
 
 @pytest.fixture(scope="module")
@@ -148,17 +145,7 @@ def test_it_holds_what_the_files_say_under_one_id(tracked):
         assert first == run_id
     wanted = json.loads((workdir / "config.json").read_text())
     assert {key: config[key] for key in wanted} == wanted and wanted["fingerprint"]
-    assert [{"step": step, **scalars} for step, scalars, _ in rows] == lines(workdir)
-    generations = lines(workdir, "tasks.jsonl")
-    for step, _, tables in rows:
-        assert set(tables) == (ALL if step else MODES)
-        assert all(row["epoch"] == step for rows in tables.values() for row in rows)
-        assert {len(rows) for rows in tables.values()} <= {4, SAMPLES}
-        if step:
-            mine = [g for g in generations if g["epoch"] == step]
-            assert tables["samples/generations"] == [
-                generation_row(g) for g in spread(mine, SAMPLES)
-            ]
+    assert_as_recorded(workdir, rows, SAMPLES, sizes={4, SAMPLES})
 
 
 def test_values_that_are_hard_to_send(isolated, tmp_path, tracked, caplog):

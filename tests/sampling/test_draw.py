@@ -26,36 +26,18 @@ def random_logits(v, rng, excluded=True):
     return logits
 
 
-@pytest.mark.parametrize("v", [1, 2, 128, 129, 1000])
-def test_distribution(v):
-    """Chi-square over 100,000 draws; tokens that are rare are counted together."""
-    rng = np.random.default_rng(v)
-    logits, n = random_logits(v, rng), 100_000
-    drawn = np.asarray(draws(logits, rng.random(n, np.float32)))
-    assert drawn.dtype == np.int32
-    count, expected = np.bincount(drawn, minlength=v), n * softmax(logits)
-    assert len(count) == v
-    assert (count[np.isneginf(logits)] == 0).all()
-    common = expected >= 10
-    rare = ~common & (expected > 0)
-    count = np.append(count[common], count[rare].sum())
-    expected = np.append(expected[common], max(expected[rare].sum(), 1e-9))
-    chi_square = ((count - expected) ** 2 / np.maximum(expected, 1)).sum()
-    freedom = len(count) - 1
-    assert chi_square < freedom + 5 * np.sqrt(2 * max(freedom, 1))
-
-
-@pytest.mark.parametrize("v", [5, 128, 300, 1000])
+@pytest.mark.parametrize("v", [1, 2, 5, 128, 129, 300, 1000])
 def test_the_inverse_of_the_cdf(v):
-    """The very token that float64 gives, save next to a step of the CDF."""
+    """The very token that float64 gives, save next to a step of the CDF; so draws have the distribution."""
     rng = np.random.default_rng(v)
     logits = random_logits(v, rng)
     cdf = np.cumsum(softmax(logits))
     uniform = rng.random(20_000, np.float32)
-    want = np.searchsorted(cdf, uniform, side="right")
+    drawn, want = np.asarray(draws(logits, uniform)), np.searchsorted(cdf, uniform, side="right")
+    assert drawn.dtype == np.int32 and np.isfinite(logits[drawn]).all()
     clear = np.abs(cdf[:, None] - uniform).min(axis=0) > 2e-6
     assert clear.mean() > 0.98
-    np.testing.assert_array_equal(np.asarray(draws(logits, uniform))[clear], want[clear])
+    np.testing.assert_array_equal(drawn[clear], want[clear])
 
 
 @pytest.mark.parametrize("v", [1, 2, 127, 128, 129, 257, 1000])

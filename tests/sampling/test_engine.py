@@ -85,14 +85,6 @@ def test_every_completion_is_reported_once(params, prompts, rollouts):
         assert tokens == rollouts.completion(i, j) and done == rollouts.done[i, j]
 
 
-def test_nothing_is_compiled_in_steady_state(params, rollouts):
-    programs = decoding.read_prompts, decoding.decode, decoding.resize, decoding.empty_state
-    before = [program._cache_size() for program in programs]
-    for count in (1, 2, 7):
-        NARROW(params, make_prompts(count, 8, seed=count), jax.random.key(count))
-    assert [program._cache_size() for program in programs] == before
-
-
 def test_a_warm_engine_compiles_nothing(params, prompts):
     """Not even where a bucket and a size of the cache come up for the first time."""
     options = SamplingParams(65, G, (3,), temperature=0.9)
@@ -103,18 +95,6 @@ def test_a_warm_engine_compiles_nothing(params, prompts):
     before = [program._cache_size() for program in programs]
     engine(params, prompts, KEY)
     assert [program._cache_size() for program in programs] == before
-
-
-def test_put_places_every_array(params, prompts, rollouts):
-    placed = []
-
-    def put(tree):
-        placed.extend(jax.tree.leaves(tree))
-        return jax.device_put(tree)
-
-    with jax.transfer_guard_host_to_device("disallow"):
-        same(Engine(CONFIG, OPTIONS, 3, (4, 8), put)(params, prompts, KEY), rollouts)
-    assert {x.shape for x in placed} == {(3, 4), (3, 8), (3,), (3, G)}
 
 
 LONG = SamplingParams(64, 5, (3, 17))  # the cache grows from 32 to 64 columns

@@ -28,8 +28,8 @@ def prompts():
     return make_prompts(B, P)
 
 
-def run(params, prompts, options=SAMPLED, seed=0, first_row=0):
-    engine = Engine(CONFIG, options, B, (P,))
+def run(params, prompts, options=SAMPLED, seed=0, first_row=0, config=CONFIG):
+    engine = Engine(config, options, B, (P,))
     return engine(params, prompts, jax.random.key(seed), first_row=first_row)
 
 
@@ -38,11 +38,15 @@ def samples(params, prompts):
     return run(params, prompts)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_lengths_ends_and_log_probs(params, prompts, temperature):
+@pytest.mark.parametrize(
+    ("temperature", "dtype", "gap"),
+    [(1.0, "float32", 1e-5), (0.5, "float32", 1e-5), (1.0, "bfloat16", 0.1)],
+)
+def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, gap):
     """They agree with each other, and the log-probs are the trainer's of the raw policy."""
     options = dataclasses.replace(SAMPLED, temperature=temperature)
-    samples = run(params, prompts, options)
+    config = dataclasses.replace(CONFIG, dtype=dtype)
+    samples = run(params, prompts, options, config=config)
     assert samples.tokens.dtype == samples.lengths.dtype == np.int32
     assert samples.logprobs.dtype == np.float32 and samples.done.dtype == bool
     for i, j in np.ndindex(samples.lengths.shape):
@@ -56,8 +60,8 @@ def test_lengths_ends_and_log_probs(params, prompts, temperature):
     last = np.take_along_axis(samples.tokens, samples.lengths[..., None] - 1, axis=-1)[..., 0]
     assert len(set(last[samples.done].tolist())) > 2
     assert (~samples.done).any() and (samples.lengths < C).any()
-    forced = score_completions(params, samples.batch((P,), B), CONFIG)
-    np.testing.assert_allclose(samples.logprobs, forced, atol=1e-5)
+    forced = score_completions(params, samples.batch((P,), B), config)
+    np.testing.assert_allclose(samples.logprobs, forced, atol=gap)
 
 
 def test_greedy_is_the_argmax_of_full_passes(params, prompts):

@@ -124,13 +124,8 @@ def test_the_step_with_the_lowest_validation_loss_is_kept(cache, given):
 
 @pytest.mark.slow
 def test_it_depends_on_what_it_is_made_of(cache, given):
-    """Killed and started again it comes to the same numbers; with another setting to another directory."""
-    first, benchmark = warm_start(cache, given)
-    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)}))
-    again = first.with_name("again")
-    supervised.fine_tune_model(config, benchmark, given, again, build.open_mesh(config))
-    weights = [(path / "model.safetensors").read_bytes() for path in (first, again)]
-    assert weights[0] == weights[1] and losses(first) == losses(again)
+    """With another setting it comes to another directory."""
+    first, _ = warm_start(cache, given)
     for other in ({"warm_start.steps": 10}, {"benchmark.num_seeds": 32}, {"seed": 1}):
         assert warm_start(cache, given, **other)[0] != first
 
