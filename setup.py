@@ -34,7 +34,7 @@ BASE = [
     "huggingface-hub>=1.31,<3",
     # Configurations and their command-line flags.  Tested at 1.1.
     "ml-collections>=1.1,<2",
-    # Benchmarks as array_record files, which need no TensorFlow.  Tested at 4.9.10.
+    # The export of benchmarks' tasks as array_record files, which needs no TensorFlow.  Tested at 4.9.10.
     "tensorflow-datasets>=4.9.10,<5",
     # tensorflow-datasets asks for it on Linux only, and our files are array_record everywhere.
     "array_record>=0.8; platform_system != 'Windows'",

@@ -16,10 +16,8 @@ from workloads import Work
 
 def token_flops(size: Mapping[str, int]) -> int:
     """FLOPs of one token through all layers' projections, attention and head apart."""
-    d, f = size["hidden_size"], size["intermediate_size"]
-    heads = size["num_attention_heads"]
-    h = size.get("head_dim") or d // heads
-    q, kv = heads * h, size["num_key_value_heads"] * h
+    d, f, h = size["hidden_size"], size["intermediate_size"], _head_dim(size)
+    q, kv = size["num_attention_heads"] * h, size["num_key_value_heads"] * h
     return size["num_hidden_layers"] * 2 * (d * q + 2 * d * kv + q * d + 3 * d * f)
 
 
@@ -30,9 +28,12 @@ def head_flops(size: Mapping[str, int]) -> int:
 
 def attention_flops(size: Mapping[str, int], pairs: float) -> float:
     """FLOPs of `pairs` (query, key) pairs in all layers and heads: the scores and the weighted sum."""
-    heads = size["num_attention_heads"]
-    h = size.get("head_dim") or size["hidden_size"] // heads
-    return 4.0 * size["num_hidden_layers"] * heads * h * pairs
+    width = size["num_attention_heads"] * _head_dim(size)
+    return 4.0 * size["num_hidden_layers"] * width * pairs
+
+
+def _head_dim(size: Mapping[str, int]) -> int:
+    return size.get("head_dim") or size["hidden_size"] // size["num_attention_heads"]
 
 
 def update_flops(size: Mapping[str, int], work: Work, trained: bool = True) -> float:
@@ -73,19 +74,14 @@ def parameters(size: Mapping[str, int]) -> int:
 
 
 def decode_step_bytes(
-    size: Mapping[str, int], prompts: int, rows: int, prompt: int, generated: float, itemsize: int
+    size: Mapping[str, int], prompts: int, rows: int, prompt: int, generated: float
 ) -> float:
-    """Bytes that one decoding step must read: weights once, a prompt's keys and values once a group.
+    """Bytes that one decoding step in bfloat16 must read: weights once, a prompt's cache once a group.
 
     generated: tokens in a row's own cache at that step.  The embedding is read as the head only if the
     two are tied, and a lookup's few rows count nothing; either way it is one table.
     """
-    cached = prompts * prompt + rows * generated
-    return itemsize * (parameters(size) + _cached_numbers(size) * cached)
-
-
-def _cached_numbers(size: Mapping[str, int]) -> int:
-    """Numbers that one token has in the cache: keys and values of all layers."""
-    heads = size["num_attention_heads"]
-    h = size.get("head_dim") or size["hidden_size"] // heads
-    return 2 * size["num_hidden_layers"] * size["num_key_value_heads"] * h
+    tokens = prompts * prompt + rows * generated
+    # Keys and values of all layers.
+    cached = 2 * size["num_hidden_layers"] * size["num_key_value_heads"] * _head_dim(size) * tokens
+    return 2 * (parameters(size) + cached)

@@ -68,7 +68,7 @@ def _decode_row(args: argparse.Namespace, model: str, rows: int, bandwidth: floa
     if "error" in found:
         return [*start, found["error"], *[""] * 4]
     # Step i of new - 1 reads the i tokens that a row has in its cache: new / 2 on average.
-    read = decode_step_bytes(SHAPES[model], work.prompts, rows, work.prompt, work.new / 2, 2)
+    read = decode_step_bytes(SHAPES[model], work.prompts, rows, work.prompt, work.new / 2)
     return [
         *start,
         f"{found['prefill']:.3g}",

@@ -107,8 +107,10 @@ def use_model(config: ConfigDict, path: str) -> None:
 
 def validate(config: ConfigDict) -> Config:
     """The checked configuration.  Raises ValueError for the first invalid setting."""
-    checked = _group(Config, config.to_dict(), "config")
-    if not checked.benchmark.get("name"):
+    checked = check_group(Config, config.to_dict(), "config")
+    if "name" not in checked.benchmark:
+        raise ValueError("config.benchmark.name is missing")
+    if not checked.benchmark["name"]:
         raise ValueError("config.benchmark.name is empty: expected the name of a benchmark")
     if bool(checked.model.path) == bool(checked.model.make.vocab_size):
         raise ValueError(
@@ -118,14 +120,17 @@ def validate(config: ConfigDict) -> Config:
     return checked
 
 
-def _group(kind: type[Settings], given: Any, where: str) -> Any:
-    """Makes a group of settings from plain values; `where` is its dotted key."""
+def check_group(kind: type[Settings], given: Any, where: str) -> Any:
+    """Makes a group of settings from plain values; `where` is its dotted key.
+
+    Raises ValueError for the first setting that is unknown, missing, of another type or out of bounds.
+    """
     if not isinstance(given, Mapping):
         raise ValueError(f"{where} = {given!r}: expected a group of settings")
     fields = {field.name: field for field in dataclasses.fields(kind)}
     for key in given:
         if key not in fields:
-            raise ValueError(f"{where}.{key} is not a setting; {hint(key, fields, where)}")
+            raise ValueError(f"{where}.{key} is not a setting; {_hint(key, fields, where)}")
     values = {}
     for name, field in fields.items():
         key = f"{where}.{name}"
@@ -133,10 +138,10 @@ def _group(kind: type[Settings], given: Any, where: str) -> Any:
             raise ValueError(f"{key} is missing")
         value, default = given[name], getattr(kind, name, None)
         if isinstance(default, Settings):
-            values[name] = _group(type(default), value, key)
+            values[name] = check_group(type(default), value, key)
         elif default is None:
-            if not isinstance(value, Mapping) or "name" not in value:
-                raise ValueError(f"{key}.name is missing")
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{key} = {value!r}: expected a group of settings")
             values[name] = dict(value)
         else:
             values[name] = _typed(value, default, key, field.metadata.get("choices"))
@@ -146,7 +151,7 @@ def _group(kind: type[Settings], given: Any, where: str) -> Any:
         raise ValueError(f"{where}.{error}") from None
 
 
-def hint(key: str, known: Mapping[str, Any], where: str) -> str:
+def _hint(key: str, known: Mapping[str, Any], where: str) -> str:
     """Suggests a key for an unknown one: a similar key, one with these initials, or one in another group."""
     close = difflib.get_close_matches(key, list(known), 1)
     close = close or [name for name in known if _initials(name) == key]

@@ -233,6 +233,7 @@ def collective_lines(rows: list[Row]) -> list[str]:
 def main() -> None:
     """Reads the flags, compiles, prints the table, and exits with the verdict."""
     import aot
+    import aot_programs
     import jax
 
     from genenv_jax.config import use_model, validate
@@ -285,7 +286,7 @@ def main() -> None:
                     "remat": model.remat,
                     "moments": config.memory.moments,
                     "offload": config.memory.offload,
-                    "trees": sizes_of(config, model, mesh),
+                    "trees": aot_programs.tree_bytes(model, mesh, config.memory.moments),
                     "programs": [dataclasses.asdict(row) | {"total": row.total} for row in rows],
                     "fits": fits,
                 }
@@ -301,13 +302,6 @@ def main() -> None:
             f"{'to spare' if fits else 'too much'}"
         )
     sys.exit(0 if fits else 1)
-
-
-def sizes_of(config: Config, model, mesh) -> dict[str, int]:
-    """Bytes per chip of the large trees."""
-    import aot_programs
-
-    return aot_programs.tree_bytes(model, mesh, config.memory.moments)
 
 
 if __name__ == "__main__":

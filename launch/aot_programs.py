@@ -55,10 +55,15 @@ class Work:
 
 def player_work(config: Config) -> dict[str, Work]:
     """The work of "agent" and "simulator" under a configuration."""
-    agent, simulator, limits = config.agent, config.simulator, config.limits
-    return {
-        player: Work(
-            config.sampling.batch_size or c.batch_size,
+    found = {}
+    for player, c, group in (
+        ("agent", config.agent, config.agent.group_size),
+        ("simulator", config.simulator, config.simulator.variations),
+    ):
+        prompts = config.sampling.batch_size or c.batch_size
+        prompt, response, _ = config.limits.of(player)
+        found[player] = Work(
+            prompts,
             c.minibatch_size,
             c.micro_batches,
             group,
@@ -66,17 +71,7 @@ def player_work(config: Config) -> dict[str, Work]:
             response,
             config.sampling.lanes,
         )
-        for player, c, group, prompt, response in (
-            ("agent", agent, agent.group_size, limits.agent_prompt, limits.agent_response),
-            (
-                "simulator",
-                simulator,
-                simulator.variations,
-                limits.simulator_prompt,
-                limits.simulator_response,
-            ),
-        )
-    }
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

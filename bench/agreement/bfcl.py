@@ -9,11 +9,11 @@ import sys
 import tempfile
 import types
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from bench.agreement.tally import Case, Judge, Verdict
 from bench.bad_answers.bfcl import answers
 from bench.bad_answers.bfcl_source import no_call_answers, source_answers
-from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import categories, tasks
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.turns import reason_word
@@ -44,7 +44,11 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
 
 def ours(data_dir: pathlib.Path | None) -> Judge:
     """Our verdicts."""
-    benchmark = BFCL(data_dir=data_dir)
+    return judge_of(BFCL(data_dir=data_dir))
+
+
+def judge_of(benchmark: BFCL) -> Judge:
+    """What judges as this benchmark scores."""
 
     def judge(case: Case) -> Verdict:
         score = benchmark.score(case.task, case.text)
@@ -55,29 +59,44 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
     """Those of the installed package bfcl-eval."""
-    checked = official_scorer()
+    install_stub()
     from bfcl_eval.constants.enums import ReturnFormat
     from bfcl_eval.model_handler.utils import default_decode_ast_prompting
-    from bfcl_eval.utils import is_empty_output
 
-    def decodes(text: str) -> bool:
-        # As `_evaluate_single_relevance_entry` (eval_runner.py).
-        try:
-            return not is_empty_output(
-                default_decode_ast_prompting(text, ReturnFormat.PYTHON, False)
-            )
-        except Exception:  # whatever it raises counts as a failure to decode, there as here
-            return False
+    def decode(case: Case) -> Any:
+        # As `_evaluate_single_relevance_entry` (eval_runner.py) where no call is right.
+        no_call = case.task.answer["kind"] in categories.NO_CALL
+        language = "PYTHON" if no_call else case.task.answer["language"].upper()
+        return default_decode_ast_prompting(case.text, ReturnFormat[language], False)
+
+    return official_judge(decode)
+
+
+def official_judge(decode: Callable[[Case], Any]) -> Judge:
+    """The official checker's verdicts on what an official decoder reads, after `install_stub`."""
+    from bfcl_eval.constants.enums import Language
+    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
+    from bfcl_eval.utils import is_empty_output, is_function_calling_format_output
 
     def judge(case: Case) -> Verdict:
-        if case.task.answer["kind"] in categories.NO_CALL:
-            found = decodes(case.text)
-            wanted = case.task.answer["kind"] == "relevance"
-            return Verdict(
-                found == wanted, "" if found == wanted else "call" if found else "no_call"
-            )
-        error = checked(case.task, case.text)
-        return Verdict(not error, error)
+        task, answer = case.task, case.task.answer
+        try:
+            calls = decode(case)
+        except Exception:  # whatever it raises counts as a failure to decode, there as here
+            calls = None
+        if answer["kind"] in categories.NO_CALL:
+            found = not is_empty_output(calls)
+            right = found == (answer["kind"] == "relevance")
+            return Verdict(right, "" if right else "call" if found else "no_call")
+        if not is_function_calling_format_output(calls):
+            return Verdict(False, "decoder_failed")
+        language, truth = Language[answer["language"].upper()], answer["ground_truth"]
+        try:
+            result = ast_checker(list(task.tools), calls, truth, language, task.category, "model")
+        except Exception:
+            return Verdict(False, CRASH)
+        valid = result["valid"]
+        return Verdict(valid, "" if valid else reason_word(result["error_type"]))
 
     return judge
 
@@ -93,31 +112,3 @@ def install_stub() -> None:
     stub = types.ModuleType("bfcl_eval.constants.model_config")
     stub.MODEL_CONFIG_MAPPING = AnyModel()
     sys.modules[stub.__name__] = stub
-
-
-def official_scorer() -> Callable[[Task, str], str]:
-    """The official decoder and checker as (task, text) -> word of the error, "" for a pass."""
-    install_stub()
-    from bfcl_eval.constants.enums import Language, ReturnFormat
-    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
-    from bfcl_eval.model_handler.utils import default_decode_ast_prompting
-    from bfcl_eval.utils import is_function_calling_format_output
-
-    def score(task: Task, text: str) -> str:
-        name = task.answer["language"].upper()
-        try:
-            calls = default_decode_ast_prompting(text, ReturnFormat[name], False)
-        except Exception:  # whatever it raises counts as a failure to decode, there as here
-            return "decoder_failed"
-        if not is_function_calling_format_output(calls):
-            return "decoder_failed"
-        truth = task.answer["ground_truth"]
-        try:
-            result = ast_checker(
-                list(task.tools), calls, truth, Language[name], task.category, "model"
-            )
-        except Exception:
-            return CRASH
-        return "" if result["valid"] else reason_word(result["error_type"])
-
-    return score

@@ -19,12 +19,12 @@ from typing import Any
 from unittest import mock
 
 from bench.agreement import bfcl
-from bench.agreement.tally import Case, Judge, Verdict
+from bench.agreement.tally import Case, Judge
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import categories, tasks
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
-from genenv_jax.benchmarks.bfcl.turns import agent_answer, reason_word
+from genenv_jax.benchmarks.bfcl.turns import agent_answer
 from genenv_jax.benchmarks.safe_parse import parse_calls
 
 Calls = list[tuple[str, dict[str, Any]]]
@@ -222,62 +222,28 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
     benchmark = BFCL(data_dir=data_dir)
     benchmark.use_template("<tool_call>")
 
-    def judge(case: Case) -> Verdict:
-        score = benchmark.score(case.task, case.text)
-        return Verdict(score.success, score.reason)
-
-    return judge
+    return bfcl.judge_of(benchmark)
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
     """Those of the handlers and the checker of the installed package bfcl-eval."""
     bfcl.install_stub()
     _install_stubs()
-    from bfcl_eval.constants.enums import Language, ReturnFormat
-    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
-    from bfcl_eval.utils import is_empty_output, is_function_calling_format_output
+    from bfcl_eval.constants.enums import ReturnFormat
 
     handlers = {family: _handler(*of[:2]) for family, of in FAMILIES.items()}
 
-    def decoded(family: str, text: str) -> Any:
-        handler = handlers[family]
+    def decode(case: Case) -> Any:
+        handler = handlers[case.given]
         # A server leaves this special token out of the text.
-        said = text.replace("[TOOL_CALLS]", "") if family == "mistral" else text
+        said = case.text.replace("[TOOL_CALLS]", "") if case.given == "mistral" else case.text
         usage = types.SimpleNamespace(prompt_tokens=0, completion_tokens=0)
         choices = [types.SimpleNamespace(text=said)]
         response = types.SimpleNamespace(choices=choices, usage=usage)
         found = handler._parse_query_response_prompting(response)["model_responses"]
         return handler.decode_ast(found, ReturnFormat.PYTHON, False)
 
-    def judge(case: Case) -> Verdict:
-        answer = case.task.answer
-        try:
-            calls = decoded(case.given, case.text)
-        except Exception:  # whatever it raises counts as a failure to decode, there as here
-            calls = None
-        if answer["kind"] in ("irrelevance", "relevance"):
-            found = not is_empty_output(calls)
-            right = found == (answer["kind"] == "relevance")
-            return Verdict(right, "" if right else "call" if found else "no_call")
-        if not is_function_calling_format_output(calls):
-            return Verdict(False, "decoder_failed")
-        language = Language[answer["language"].upper()]
-        try:
-            result = ast_checker(
-                list(case.task.tools),
-                calls,
-                answer["ground_truth"],
-                language,
-                case.task.category,
-                "model",
-            )
-        except Exception:
-            return Verdict(False, bfcl.CRASH)
-        return Verdict(
-            result["valid"], "" if result["valid"] else reason_word(result["error_type"])
-        )
-
-    return judge
+    return bfcl.official_judge(decode)
 
 
 def _handler(module: str, name: str) -> Any:

@@ -117,8 +117,8 @@ def _children() -> list[int]:
     return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
 
-def _ended_within(pid: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
+def _ends_soon(pid: int) -> bool:
+    deadline = time.monotonic() + 5.0
     while time.monotonic() < deadline:
         if os.waitpid(pid, os.WNOHANG)[0]:
             return True
@@ -128,4 +128,4 @@ def _ended_within(pid: int, seconds: float) -> bool:
 
 def orphans() -> list[int]:
     """Processes that this one, as the subreaper, has inherited and that run on."""
-    return [pid for pid in _children() if not _ended_within(pid, 5.0)]
+    return [pid for pid in _children() if not _ends_soon(pid)]

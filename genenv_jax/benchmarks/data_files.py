@@ -34,6 +34,11 @@ def table(name: str) -> pathlib.Path:
     return _SOURCES / f"{name}.tsv"
 
 
+def names() -> list[str]:
+    """The benchmarks that have published files."""
+    return sorted(path.stem for path in _SOURCES.glob("*.tsv"))
+
+
 @functools.cache
 def sources(name: str) -> tuple[Source, ...]:
     """The files in the benchmark's table, in order; raises ValueError for a malformed line."""

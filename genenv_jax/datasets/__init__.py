@@ -1,9 +1,7 @@
-"""The benchmarks as TensorFlow Datasets, written as array_record files; no TensorFlow is needed.
+"""Downloads and checks a benchmark's files, and exports its tasks for other programs.
 
-genenv datasets --name=bfcl                 # downloads, checks, prepares
-genenv datasets --name=bfcl --manual_dir=/data/bfcl   # from existing files
+The benchmarks read the published files themselves.  From these, `genenv datasets` also writes the tasks as
+a TensorFlow Dataset in array_record files, which any program reads without this package or TensorFlow:
 
-from genenv_jax.datasets.builders import builder, to_task
-source = builder("bfcl").as_data_source("simple_python")  # random access, NumPy, no TensorFlow
-task = to_task(source[0])                                 # a genenv_jax.benchmarks.base.Task
+tfds.data_source("genenv_bfcl/v4", split="simple_python")[0]["messages"]  # JSON
 """

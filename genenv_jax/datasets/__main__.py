@@ -1,4 +1,4 @@
-"""Downloads or checks the files of a benchmark, and prepares them as a TensorFlow Dataset.
+"""Downloads or checks the files of a benchmark, and exports its tasks as a TensorFlow Dataset.
 
 genenv datasets --name=bfcl [--data_dir=DIR] [--manual_dir=DIR]
 """
@@ -8,52 +8,67 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sys
-import urllib.parse
 from collections.abc import Sequence
 
 from genenv_jax import cli
 from genenv_jax.benchmarks import data_files
+from genenv_jax.datasets import download
+
+_VERSIONS = {"bfcl": ("v4", "v3")}  # the first is what the bare name means
+# Files that readers do without; it makes fewer splits.
+_OPTIONAL = ("HEAD/postprocess/example_evaluation.jsonl",)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line; `argv` excludes the program name.  Exits with status 2 on a user error."""
-    from genenv_jax.datasets import builders
-
+    benchmarks = data_files.names()
+    versioned = [f"{name}/{v}" for name in benchmarks for v in _VERSIONS.get(name, ())]
+    names = f"one of {', '.join([*benchmarks, *versioned])}"
     parser = cli.Parser(
         prog="genenv datasets",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = f"one of {', '.join(builders.names())}"
     parser.add_argument("--name", help=names)
     parser.add_argument("--data_dir", help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets")
     parser.add_argument("--manual_dir", help="where the published files already are: no download")
     arguments = parser.parse_args(argv)
-    if not arguments.name:
-        parser.error(f"--name is missing: expected {names}")
-    import requests
-    import tensorflow_datasets as tfds
-
-    if not sys.stderr.isatty():
-        tfds.disable_progress_bar()
-    manual = arguments.manual_dir
-    if manual and not pathlib.Path(manual).is_dir():
-        cli.fail(f"--manual_dir: {manual} is no directory")
-    options = tfds.download.DownloadConfig(manual_dir=manual)
+    if arguments.name not in (*benchmarks, *versioned):
+        given = f"--name={arguments.name}" if arguments.name else "--name is missing"
+        parser.error(f"{given}: expected {names}")
+    name, _, version = arguments.name.partition("/")
+    version = version or _VERSIONS.get(name, ("",))[0]
     with cli.one_line_errors():
-        builder = builders.builder(arguments.name, arguments.data_dir)
-        try:
-            builder.download_and_prepare(download_config=options)
-        except requests.ConnectionError as error:
-            url = error.request.url if error.request else ""
-            host = urllib.parse.urlsplit(url).hostname or "the server"
-            cli.fail(f"{host} cannot be reached; --manual_dir takes files that you have")
-    for name, split in builder.info.splits.items():
-        print(f"{name:40} {split.num_examples:6}")
+        directory = _files(name, version, arguments)
+        # Imported here because it takes seconds, so that a wrong flag or file is reported at once.
+        import tensorflow_datasets as tfds
+
+        from genenv_jax.datasets import export
+
+        if not sys.stderr.isatty():
+            tfds.disable_progress_bar()
+        builder = export.Tasks(name, version, directory, arguments.data_dir)
+        builder.download_and_prepare()
+    for split, info in builder.info.splits.items():
+        print(f"{split:40} {info.num_examples:6}")
     print(f"data set: {builder.data_path}")
+    print(f"files:    {directory}")
+
+
+def _files(name: str, version: str, arguments: argparse.Namespace) -> pathlib.Path:
+    """The directory of the benchmark's files, which are all there and as published."""
+    paths = [s.path for s in data_files.sources(name) if s.path.startswith(version)]
     if not arguments.manual_dir:
-        files = data_files.prepared_directory(arguments.data_dir) / builder.benchmark
-        print(f"files:    {files}")
+        directory = data_files.prepared_directory(arguments.data_dir) / name
+        download.download(name, paths, directory)
+    else:
+        manual = pathlib.Path(arguments.manual_dir)
+        if not manual.is_dir():
+            raise NotADirectoryError(f"--manual_dir: {manual} is no directory")
+        directory = manual / name if (manual / name).is_dir() else manual
+        paths = [p for p in paths if p not in _OPTIONAL or (directory / p).is_file()]
+    data_files.verify(name, directory, paths)
+    return directory
 
 
 if __name__ == "__main__":

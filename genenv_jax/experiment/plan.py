@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 from genenv_jax import cli
 from genenv_jax.benchmarks import registry
-from genenv_jax.config import Config, flatten, hint, validate
+from genenv_jax.config import Config, check_group, flatten, validate
 from genenv_jax.results.suites import COSTS, LIMITS, progress, run_dir
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings, choice, within
@@ -189,21 +189,10 @@ def load_config(path: str, where: str) -> ConfigDict:
 
 def _suite(given: Mapping[str, Any]) -> Suite:
     """A suite from plain values, each of its default's type; lists become tuples."""
-    known = dataclasses.asdict(Suite())
-    for key in given:
-        if key not in known:
-            raise ValueError(
-                f"config.{key} is not a setting of a suite; {hint(key, known, 'config')}"
-            )
-    values = {}
-    for key, default in known.items():
-        if key not in given:
-            raise ValueError(f"config.{key} is missing; start from default_suite()")
-        values[key] = tuple(given[key]) if isinstance(given[key], list) else given[key]
-        if type(values[key]) is not type(default):
-            kind = type(default).__name__
-            raise ValueError(f"config.{key} = {given[key]!r}: expected a value of type {kind}")
-    for name, arm in values["arms"].items():
+    # Contrasts are pairs, which no setting of a run is.
+    plain = {key: () if key == "contrasts" else value for key, value in given.items()}
+    suite = check_group(Suite, plain, "config")
+    for name, arm in suite.arms.items():
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f"config.arms: {name!r} names a directory: expected letters, digits, _ + = , -"
@@ -212,20 +201,10 @@ def _suite(given: Mapping[str, Any]) -> Suite:
             raise ValueError(
                 f"config.arms.{name} = {arm!r}: expected settings on top of config.base"
             )
-    values["arms"] = {name: flatten(arm) for name, arm in values["arms"].items()}
-    values["overrides"] = flatten(values["overrides"])
-    try:
-        suite = Suite(**values)
-    except ValueError as error:
-        raise ValueError(f"config.{error}") from None
-    return _checked(suite)
-
-
-def _checked(suite: Suite) -> Suite:
-    arms, seeds = list(suite.arms), suite.seeds
+    arms, seeds = {name: flatten(arm) for name, arm in suite.arms.items()}, suite.seeds
     if not arms:
         raise ValueError("config.arms is empty: expected names, and what each arm sets")
-    if not all(type(s) is int and s >= 0 for s in seeds) or not len(set(seeds)) == len(seeds) > 0:
+    if min(seeds, default=-1) < 0 or len(set(seeds)) < len(seeds):
         raise ValueError(
             f"config.seeds = {seeds!r}: expected integers, at least 0, each of them once"
         )
@@ -235,20 +214,26 @@ def _checked(suite: Suite) -> Suite:
         )
     if not suite.strata:
         raise ValueError(f"config.strata = {suite.strata!r}: expected how their names begin")
-    for pair in suite.contrasts:
+    contrasts = given["contrasts"]
+    if not isinstance(contrasts, (tuple, list)):
+        raise ValueError(f"config.contrasts = {contrasts!r}: expected pairs of arms")
+    for pair in contrasts:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"config.contrasts: {pair!r}: expected a pair of two arms")
         for name in pair:
             if name not in arms:
-                raise ValueError(f"config.contrasts: {name!r}: expected one of {arms}")
-    contrasts = tuple((first, second) for first, second in suite.contrasts)
+                raise ValueError(f"config.contrasts: {name!r}: expected one of {list(arms)}")
+    contrasts = tuple(map(tuple, contrasts))
     if len(set(contrasts)) < len(contrasts):
         raise ValueError(
             "config.contrasts: expected each of them once, Holm's correction counts them"
         )
     if suite.threshold_arm not in arms:
-        raise ValueError(f"config.threshold_arm = {suite.threshold_arm!r}: expected one of {arms}")
-    return dataclasses.replace(suite, contrasts=contrasts)
+        raise ValueError(
+            f"config.threshold_arm = {suite.threshold_arm!r}: expected one of {list(arms)}"
+        )
+    overrides = flatten(suite.overrides)
+    return dataclasses.replace(suite, arms=arms, overrides=overrides, contrasts=contrasts)
 
 
 # -- what a workdir holds ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import logging
 
-from genenv_jax.system.ownership import scratch_name
+from genenv_jax.system.ownership import flush, scratch_name
 
 _BLOCK = 65_536  # bytes read at a time, from a file's end
 
@@ -43,7 +43,7 @@ class JsonLines:
             logging.warning("%s: dropped a torn last line", self.path)
             os.ftruncate(self._file, whole)
         os.fsync(self._file)
-        _sync_directory(self.path.parent)
+        flush(self.path.parent)
 
     def _whole(self) -> int:
         """Length in bytes of the complete lines, up to the last newline."""
@@ -181,18 +181,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         raise _naming(error, path) from error
     finally:
         partial.unlink(missing_ok=True)
-    _sync_directory(path.parent)
+    flush(path.parent)
 
 
 def _naming(error: OSError, path: pathlib.Path) -> OSError:
     """The same error with the file's name, which a failed write does not include."""
     return OSError(error.errno, error.strerror, str(path))
-
-
-def _sync_directory(directory: pathlib.Path) -> None:
-    """Makes a new file's directory entry durable, not only its bytes."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -230,3 +230,12 @@ def remove_stale(directory: pathlib.Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def flush(path: pathlib.Path) -> None:
+    """Makes a file's bytes durable, or a directory's entries."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -90,5 +90,5 @@ def test_parameters_are_those_of_the_model(size):
 
 def test_a_decoding_step_reads_weights_once_and_a_prompt_once_a_group():
     pair = 2 * 2 * 2 * 64  # keys and values, layers, key/value heads, head width
-    size = decode_step_bytes(SIZE, prompts=3, rows=12, prompt=10, generated=5.0, itemsize=2)
+    size = decode_step_bytes(SIZE, prompts=3, rows=12, prompt=10, generated=5.0)
     assert size == 2 * (parameters(SIZE) + pair * (3 * 10 + 12 * 5))

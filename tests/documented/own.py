@@ -19,7 +19,7 @@ from genenv_jax.results.suites import run_dir
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
 from tests.commands import ROOT
-from tests.datasets.test_builders import served
+from tests.datasets.test_datasets import served
 from tests.documented.blocks import Invocation
 from tests.documented.checkout import ONE_DEVICE, SHORT, Checkout
 from tests.evaluate.fake_server import serve

@@ -80,7 +80,7 @@ def test_every_program(aot_check, model, lora):
         assert row.total == footprint["total"] + sum(row.residents.values())
         assert footprint["collectives"]  # the parameters are split over the chips
         assert row.flops > 0 and row.traffic > 0 and row.seconds > 0
-    trees = aot_check.sizes_of(config, decoder, mesh)
+    trees = importlib.import_module("aot_programs").tree_bytes(decoder, mesh, config.memory.moments)
     score, update = rows["score agent"], rows["update agent (GRPO)"]
     if lora:
         assert trees["own parameters"] < trees["reference"] and score.residents == {}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import shutil
 from collections.abc import Iterator
 
-from genenv_jax.system.ownership import scratch_name
+from genenv_jax.system.ownership import flush, scratch_name
 from genenv_jax.system.signals import held
 
 
@@ -27,7 +26,7 @@ def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
     try:
         yield temporary
         for item in (*temporary.rglob("*"), temporary):
-            _flush(item)
+            flush(item)
         with held():
             _replace(path, temporary, aside)
     except Exception as error:
@@ -52,12 +51,4 @@ def _replace(path: pathlib.Path, by: pathlib.Path, aside: pathlib.Path) -> None:
         if aside.exists():
             aside.rename(path)
         raise
-    _flush(path.parent)
-
-
-def _flush(item: pathlib.Path) -> None:
-    descriptor = os.open(item, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flush(path.parent)
