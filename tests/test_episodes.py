@@ -27,7 +27,7 @@ def play(experiment, tasks):
     policy = experiment.agent.policy(jax.random.key(3))
     scorer = Scorer(experiment.benchmark, experiment.agent.model.decode)
     with scorer:
-        return policy.play(tasks, scorer.episodes, lambda *_: None)
+        return policy.play(tasks, scorer.episodes, lambda: None)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_buffer_is_the_template_of_the_transcript(trained):
                 assert talk.step(answer) is None
             conversation = [*talk.messages(), {"role": "assistant", "content": a.answers[-1]}]
             own = [agent.model.encode(answer) for answer in a.answers]
-            tokens = rollouts.completion(i, j)
+            tokens = rollouts.completion(i, j).content
             loss_mask = rollouts.loss_mask[i, j, : len(tokens)]
             written = np.split(
                 np.array(tokens)[loss_mask],
@@ -138,9 +138,7 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     breaking = Breaking()
     policy = experiment.agent.policy(jax.random.key(3))
     with Scorer(breaking, experiment.agent.model.decode) as scorer:
-        attempts, rollouts = policy.play(
-            benchmark.tasks("seed")[:3], scorer.episodes, lambda *_: None
-        )
+        attempts, rollouts = policy.play(benchmark.tasks("seed")[:3], scorer.episodes, lambda: None)
     broken = np.array([[a.score.reason == ENVIRONMENT_ERROR for a in of] for of in attempts])
     assert broken[1].any() and not broken[0].any()
     assert [a.score.reason for a in attempts[2]] == ["episode_crash"] * 4
@@ -157,14 +155,14 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     sampler = dataclasses.replace(policy.sampler, episode=24)
     crowded, rollouts = dataclasses.replace(policy, sampler=sampler).play(
         benchmark.tasks("seed")[:3], Scorer(benchmark, experiment.agent.model.decode).episodes,
-        lambda *_: None,
+        lambda: None,
     )  # fmt: skip
     reasons = {a.score.reason for of in crowded for a in of}
     assert EPISODE_TOO_LONG in reasons and rollouts.lengths.max() <= 24
     sampler = dataclasses.replace(policy.sampler, prompt_buckets=(3,))
     long, rollouts = dataclasses.replace(policy, sampler=sampler).play(
         benchmark.tasks("seed")[:2], Scorer(benchmark, experiment.agent.model.decode).episodes,
-        lambda *_: None,
+        lambda: None,
     )  # fmt: skip
     assert {a.score.reason for of in long for a in of} == {PROMPT_TOO_LONG}
     assert (rollouts.lengths == 0).all()
@@ -187,7 +185,7 @@ def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
         Scorer(benchmark, experiment.agent.model.decode) as scorer,
         pytest.raises(ValueError, match="the episode of task seed-0 rewrote its conversation"),
     ):
-        policy.play(benchmark.tasks("seed")[:1], scorer.episodes, lambda *_: None)
+        policy.play(benchmark.tasks("seed")[:1], scorer.episodes, lambda: None)
 
 
 def test_settings_are_checked(cache, tmp_path):

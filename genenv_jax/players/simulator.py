@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig
-from genenv_jax.sampling.sampler import OnCompletion, Rollouts, ignore
+from genenv_jax.sampling.sampler import Completion, OnCompletion, Rollouts, ignore
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 
@@ -116,19 +116,23 @@ class Simulator(Player):
         contexts: Sequence[Sequence[Message]],
         key: PRNGKey,
         on_completion: OnCompletion = ignore,
+        initial: bool = False,
     ) -> Rollouts:
         """`variations` generations for each context (a seed and its success statistics).
 
         The initial simulator writes the last `num_from_initial` of each; "logprobs" are the writer's.
+
+        initial: the initial simulator writes all.
         """
         prompts = [self.model.encode_messages(messages) for messages in contexts]
-        self.load_for(self._sampling)
+        self.load_for("score" if initial else self._sampling)
         parts: list[Rollouts] = []
-        for own, sampler in self._samplers:
+        for own, sampler in [(False, self._initial)] if initial else self._samplers:
             first = sum(part.lengths.shape[1] for part in parts)
 
-            def finished(i: int, j: int, tokens: list[int], done: bool, first: int = first) -> None:
-                on_completion(i, first + j, tokens, done)
+            def finished(completion: Completion, first: int = first) -> None:
+                sample = first + completion.sample
+                on_completion(dataclasses.replace(completion, sample=sample))
 
             params = self.params if own else self.reference.params
             # The first writer draws the same numbers as if it were the only one.
@@ -140,17 +144,6 @@ class Simulator(Player):
         """Tokens that models processed for `generate`: each of two writers reads the prompts."""
         prompts = sum(map(len, generations.prompts))
         return generations.token_count + (len(self._samplers) - 1) * prompts
-
-    def generate_initial(
-        self,
-        contexts: Sequence[Sequence[Message]],
-        key: PRNGKey,
-        on_completion: OnCompletion = ignore,
-    ) -> Rollouts:
-        """`variations` generations of the initial simulator for each context."""
-        prompts = [self.model.encode_messages(messages) for messages in contexts]
-        self.load_for("score")
-        return self._initial(self.reference.params, prompts, key, on_completion=on_completion)
 
     @property
     def scores_start(self) -> bool:

@@ -297,7 +297,7 @@ class _Work:
         on_completion: OnCompletion,
     ):
         self.result, self.limits, self.first_row = result, limits, first_row
-        self._eos, self._on_finished = options.eos_ids, on_completion
+        self._eos, self._on_completion = options.eos_ids, on_completion
         self._finished = np.zeros(limits.shape, bool)
 
     def longest(self, slots: np.ndarray) -> int:
@@ -337,5 +337,5 @@ class _Work:
         result.done[row, sample] = done[ends]
         self._finished[row, sample] = True
         for i, j in zip(row.tolist(), sample.tolist(), strict=True):
-            self._on_finished(i, j, result.completion(i, j), bool(result.done[i, j]))
+            self._on_completion(result.completion(i, j))
         return {i for i in row.tolist() if self._finished[i].all()}

@@ -21,12 +21,12 @@ import numpy as np
 from genenv_jax.parallel import processes, rules
 from genenv_jax.sampling import decoding, parts, turns
 from genenv_jax.sampling.engine import Engine, by_bucket, commit
-from genenv_jax.sampling.sampler import Rollouts, bucket, pad_rows
+from genenv_jax.sampling.sampler import Completion, Key, Rollouts, bucket, pad_rows
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
-Row = tuple[int, int]  # prompt, sample
-# Place (slot, sample), tokens, how many of the row's tokens are in the history, whether the reply ends here.
-Observed = tuple[tuple[int, int], list[int], int, bool]
+Place = tuple[int, int]  # slot, sample
+# Tokens, how many of the row's tokens are in the history, whether the reply ends here.
+Observed = tuple[Place, list[int], int, bool]
 
 # Widths of the pieces in which observations are read: a few narrow ones cost less than a wide one.
 OBSERVATION_WIDTHS = (32, 256)
@@ -36,16 +36,16 @@ _MOST_NARROW = 3
 class Environments(Protocol):
     """The environments that the rows interact with."""
 
-    def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
-        """Takes a row's answer, including its end token; the environment may reply later."""
+    def answer(self, completion: Completion) -> None:
+        """Takes a row's answer; the environment may reply later."""
 
-    def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
+    def replies(self, wait: bool) -> Mapping[Key, Sequence[int] | None]:
         """Replies since the last call, the same in every process: tokens to read, or None at episode end.
 
         wait: return at least one reply, because no row is decoding.
         """
 
-    def no_room(self, row: Row) -> None:
+    def no_room(self, key: Key) -> None:
         """Ends the episode of a row whose reply does not fit its token limit."""
 
 
@@ -159,7 +159,7 @@ class _Call:
 
     def play(self, queue: collections.deque[int]) -> None:
         """Plays all episodes of the prompts in the queue."""
-        replies: dict[Row, list[int]] = {}
+        replies: dict[Place, list[int]] = {}
         while queue or not self._ended.all():
             self._slots[self._ended.all(axis=1)] = -1
             count = min(self._sampler.prompts_at_once(self._width), len(queue))
@@ -259,13 +259,13 @@ class _Call:
         if length > self.size and fitting:
             self.grow(fitting[0])
 
-    def _read(self, replies: dict[Row, list[int]]) -> None:
+    def _read(self, replies: dict[Place, list[int]]) -> None:
         """Reads replies, many rows at a time, and clears the dict."""
         if not replies:
             return
         longest = max(int(self._length[row]) + len(tokens) for row, tokens in replies.items())
         self._grow_to(longest)
-        left: list[tuple[Row, list[int], int]] = []
+        left: list[tuple[Place, list[int], int]] = []
         for row, reply in sorted(replies.items()):
             length = int(self._length[row])
             left.append((row, [int(self._token[row]), *reply], length - 1))
@@ -324,7 +324,7 @@ class _Call:
             self._running[slot, j] = False
             result.done[place] = done
             answer = result.tokens[place][self._start[slot, j] : length + 1].tolist()
-            self._environments.answer(place, answer, done)
+            self._environments.answer(Completion(*place, answer, done))
 
     def _ids(self, rows: Any) -> np.ndarray:
         """Row ids (n, g) of prompts (n,); for -1, those of prompt 0."""

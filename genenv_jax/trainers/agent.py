@@ -23,7 +23,7 @@ from genenv_jax.run.checkpoint import pack_arrays, unpack_arrays
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.sampler import OnCompletion, Rollouts
+from genenv_jax.sampling.sampler import Rollouts
 from genenv_jax.scoring.attempts import Attempt, answer
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
@@ -157,9 +157,7 @@ class AgentTrainer:
         c, session = self._agent.config, self._session
         with session.measure("interact"):
             policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
-            attempts, rollouts = self._attempt(
-                [item.task for item in part], policy, lambda *_: advance()
-            )
+            attempts, rollouts = self._attempt([item.task for item in part], policy, advance)
         session.tokens += rollouts.token_count
         reward = result.groups.add(attempts, rollouts)
         session.rollouts += reward.size
@@ -183,14 +181,14 @@ class AgentTrainer:
             result.pending = []
 
     def _attempt(
-        self, tasks: Sequence[Task], policy: Policy, on_completion: OnCompletion
+        self, tasks: Sequence[Task], policy: Policy, on_end: Callable[[], None]
     ) -> tuple[list[list[Attempt]], Rollouts]:
         """Attempts each task `group_size` times, with one answer or one episode each."""
         waiting = functools.partial(self._session.measure, "score")
         if self._benchmark.episodes:
             episodes = self._scorer.episodes
-            return policy.play(tasks, episodes, on_completion, waiting)
-        return answer(self._benchmark, tasks, policy, self._scorer, on_completion, waiting)
+            return policy.play(tasks, episodes, on_end, waiting)
+        return answer(self._benchmark, tasks, policy, self._scorer, on_end, waiting)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.

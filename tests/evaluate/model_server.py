@@ -29,9 +29,9 @@ def ours(directory, width):
     def answer(messages, max_tokens):
         found = []
         policy = Policy(model, engine(max_tokens), params, jax.random.key(0))
-        policy.answer([messages], lambda i, j, tokens, done: found.append((tokens, done)))
-        ((tokens, done),) = found
-        return model.decode(tokens), done
+        policy.answer([messages], found.append)
+        (completion,) = found
+        return model.decode(completion.content), completion.ended
 
     return answer
 

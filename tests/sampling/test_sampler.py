@@ -77,7 +77,7 @@ def test_greedy_is_the_argmax_of_full_passes(params, prompts):
                 logp = log_softmax(at)[sequence[-1]]
                 assert samples.logprobs[i, 0, step] == pytest.approx(logp, abs=1e-5)
     for i, prompt in enumerate(prompts):
-        assert samples.completion(i, 0) == sequences[i][len(prompt) :]
+        assert samples.completion(i, 0).content == sequences[i][len(prompt) :]
     assert samples.done[:, 0].tolist() == done
 
 
