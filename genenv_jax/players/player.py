@@ -215,8 +215,7 @@ class Player:
                 self.state.params,
                 adapter,
                 base_model=base_model or str(self.model.path),
-                overwrite=True,
                 notes={CARD: adapter_card} if adapter_card else {},
             )
         notes = {CARD: card} if card else {}
-        self.model.save(directory, params, lora=adapter, overwrite=True, notes=notes)
+        self.model.save(directory, params, lora=adapter, notes=notes)

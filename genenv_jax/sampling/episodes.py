@@ -65,7 +65,6 @@ class EpisodeEngine(Engine):
         prompts: Sequence[Sequence[int]],
         environments: Environments,
         key: PRNGKey,
-        first_row: int = 0,
     ) -> Rollouts:
         """Plays g episodes from every prompt, `batch_size` prompts at a time.
 
@@ -74,7 +73,6 @@ class EpisodeEngine(Engine):
           prompts: N token lists; an empty one gets no episodes.
           environments: receive the answers and reply.
           key: typed key; a sample depends on it, its prompt, its replies and its row id, as in `Engine`.
-          first_row: see `Engine`.
         Returns:
           rollouts with `loss_mask`; `done` says whether the last answer ended by itself.
         Raises:
@@ -88,7 +86,7 @@ class EpisodeEngine(Engine):
         slots = self.batch_size
         most = slots * self.options.group_size * self.episode
         for width, of in by_bucket(widths, slots, most):
-            call = _Call(self, weights, environments, key, first_row, result, width)
+            call = _Call(self, weights, environments, key, result, width)
             call.play(collections.deque(there[row] for row in of))
         return result
 
@@ -103,7 +101,7 @@ class EpisodeEngine(Engine):
     def _warm_up_episodes(self, params: Callable[[], Params], width: int) -> None:
         weights = decoding.prepare(params(), config=self.config)
         empty = Rollouts.empty([], self.options, self.episode)
-        call = _Call(self, weights, None, jax.random.key(0), 0, empty, width)
+        call = _Call(self, weights, None, jax.random.key(0), empty, width)
         call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
             call.grow(size)
@@ -135,13 +133,12 @@ class _Call:
         weights: decoding.Weights,
         environments: Environments | None,  # None: no rows
         key: PRNGKey,
-        first_row: int,
         result: Rollouts,
         width: int,
     ):
         self._weights, self._environments = weights, environments
         self._sampler, self._options = engine, engine.options
-        self._key, self._first_row, self._result, self._width = key, first_row, result, width
+        self._key, self._result, self._width = key, result, width
         self.size, *self.sizes = history_sizes(engine.episode)
         b, g = self._sampler.batch_size, self._options.group_size
         self._state = commit(
@@ -329,7 +326,7 @@ class _Call:
     def _ids(self, rows: Any) -> np.ndarray:
         """Row ids (n, g) of prompts (n,); for -1, those of prompt 0."""
         g = self._options.group_size
-        rows = np.maximum(np.asarray(rows), 0) + self._first_row
+        rows = np.maximum(np.asarray(rows), 0)
         return (rows[:, None] * g + np.arange(g)).astype(np.uint32)
 
     @property

@@ -4,7 +4,6 @@ import os
 import time
 
 from genenv_jax.benchmarks.base import Benchmark, Score, Task
-from genenv_jax.sampling.sampler import Completion
 
 STEPS = 3
 
@@ -86,6 +85,8 @@ class Scripted:
         self.sizes = []
 
     def answer(self, conversations, on_completion, turn=None):
+        from genenv_jax.sampling.sampler import Completion  # imports JAX, which workers must not
+
         if turn is not None:
             self.sizes.append(len(conversations))
         for i, messages in reversed(list(enumerate(conversations))):

@@ -71,12 +71,6 @@ def test_few_prompts_go_with_the_next_larger_bucket():
     assert by_bucket([4], 2, 16) == [(4, [0])]
 
 
-def test_a_later_part_of_the_list(params, prompts, rollouts):
-    same(NARROW(params, prompts[4:], KEY, first_row=4), rollouts.take(range(4, 11)))
-    other = NARROW(params, prompts[4:], KEY)
-    assert (other.tokens != rollouts.tokens[4:]).any()
-
-
 def test_every_completion_is_reported_once(params, prompts, rollouts):
     seen = []
     NARROW(params, prompts, KEY, on_completion=seen.append)

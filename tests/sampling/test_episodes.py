@@ -133,11 +133,6 @@ def test_when_a_reply_comes_and_in_how_many_parts_it_is_read_changes_nothing(
     same(engine().play(params, prompts, Scripted(), KEY), played[0])
 
 
-def test_a_later_part_of_the_list(params, prompts):
-    whole = engine().play(params, prompts, Endless(2), KEY)
-    same(engine().play(params, prompts[2:], Endless(2), KEY, first_row=2), whole.take(range(2, N)))
-
-
 class Endless:
     """Replies with the same token, so many times."""
 
