@@ -315,13 +315,13 @@ def make_base_model(
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _scratch(directory) as scratch:
         texts = _tokenizer_texts(benchmark, config.seed)
-        limits, shape = config.limits, config.model.make.shape()
+        limits, c = config.limits, config.model.make
         positions = max(
             limits.agent_prompt + max(limits.agent_response, limits.agent_episode),
             limits.simulator_prompt + limits.simulator_response,
         )
         untrained = scratch / "untrained"
-        make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
+        make_model(untrained, texts, c, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
         param_shardings(model.config, mesh)  # raises if it does not divide the model

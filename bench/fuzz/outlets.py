@@ -203,8 +203,8 @@ def _chat(directory: pathlib.Path) -> _Run:
     from genenv_jax.models.language_model import LanguageModel
     from genenv_jax.models.make import START, MakeConfig, make_model
 
-    smallest = MakeConfig(270, 16, 32, 1, 2, 1).shape()
-    made = make_model(directory, _CHAT, **smallest, max_positions=4_096, seed=0)
+    smallest = MakeConfig(270, 16, 32, 1, 2, 1)
+    made = make_model(directory, _CHAT, smallest, max_positions=4_096, seed=0)
     model = LanguageModel.load(made)
     begin, size = model.tokenizer.convert_tokens_to_ids(START), model.config.vocab_size
 
