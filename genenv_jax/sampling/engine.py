@@ -207,11 +207,11 @@ class Engine:
     def _options(self) -> dict[str, Any]:
         return {"config": self.config, "options": self.options}
 
-    def prompts_at_once(self, width: int) -> int:
-        """How many prompts of this width are read at a time."""
+    def prompts_at_once(self, width: int, most: int = 0) -> int:
+        """How many prompts of this width are read at a time; most: if there are others than `batch_size`."""
         shards = rules.batch_shards()
         count = math.ceil(self.prefill_tokens / width / shards) * shards
-        return min(count, self.batch_size)
+        return min(count, most or self.batch_size)
 
     def empty_state(self, key: PRNGKey, width: int, columns: int) -> decoding.State:
         """A fresh state for prompts of this width, with a cache of `columns` columns."""

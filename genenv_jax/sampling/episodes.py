@@ -10,7 +10,6 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from genenv_jax.parallel import processes, rules
+from genenv_jax.parallel import processes
 from genenv_jax.sampling import decoding, parts, turns
 from genenv_jax.sampling.engine import Engine, by_bucket, commit
 from genenv_jax.sampling.sampler import Completion, Key, Rollouts, bucket, pad_rows
@@ -104,7 +103,7 @@ class EpisodeEngine(Engine):
         call = _Call(self, weights, None, jax.random.key(0), empty, width)
         call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
-            call.grow(size)
+            call.grow_to(size)
             call.decode()
             for observed in OBSERVATION_WIDTHS:
                 call.observe([], observed, [])
@@ -159,8 +158,9 @@ class _Call:
         replies: dict[Place, list[int]] = {}
         while queue or not self._ended.all():
             self._slots[self._ended.all(axis=1)] = -1
-            count = min(self._sampler.prompts_at_once(self._width), len(queue))
-            at, slots = self._free_places(count)
+            part = self._sampler.prompts_at_once(self._width)
+            count = min(part, len(queue))
+            at, slots = parts.free_places(self._slots < 0, part, count)
             if count and len(slots) == count:
                 self.admit([queue.popleft() for _ in range(count)], at, slots)
             came = self._environments.replies(not self._running.any())
@@ -175,12 +175,8 @@ class _Call:
                     replies[slot, j] = list(tokens)
             self._read(replies)
             if self._running.any():
-                self._grow_to(int(self._length[self._running].max()) + self._sampler.chunk)
+                self.grow_to(int(self._length[self._running].max()) + self._sampler.chunk)
                 self.decode()
-
-    def _free_places(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        count = self._sampler.prompts_at_once(self._width)
-        return parts.free_places(self._slots < 0, count, most)
 
     def admit(self, rows: Sequence[int], at: np.ndarray, slots: np.ndarray) -> None:
         """Reads prompts, at places `at` of the batch, into slots; draws the rows' first tokens."""
@@ -225,7 +221,7 @@ class _Call:
 
     def observe(self, rows: Sequence[Observed], width: int, at: Sequence[int]) -> None:
         """Reads up to `width` tokens for some rows, at places `at` of the batch."""
-        count = self._observed_at_once(width)
+        count = self._sampler.prompts_at_once(width, self._running.size)
         given: list[Sequence[int]] = [[] for _ in range(count)]
         slots, lanes, lengths = (np.zeros(count, np.int32) for _ in range(3))
         slots[:] = len(self._slots)
@@ -245,23 +241,19 @@ class _Call:
                 self._begin(slot, j)
                 self._draw(slot, j, token[place], logprob[place])
 
-    def grow(self, size: int) -> None:
-        """Makes room for rows of `size` tokens."""
-        if size > self.size:
-            self._state = turns.widen(self._state, length=size)
-            self.size = size
-
-    def _grow_to(self, length: int) -> None:
-        fitting = [size for size in self.sizes if size >= min(length, self._sampler.episode)]
-        if length > self.size and fitting:
-            self.grow(fitting[0])
+    def grow_to(self, length: int) -> None:
+        """Makes room for rows of `length` tokens, or of whole episodes if these are shorter."""
+        wanted = min(length, self._sampler.episode)
+        if wanted > self.size:
+            self.size = next(size for size in self.sizes if size >= wanted)
+            self._state = turns.widen(self._state, length=self.size)
 
     def _read(self, replies: dict[Place, list[int]]) -> None:
         """Reads replies, many rows at a time, and clears the dict."""
         if not replies:
             return
         longest = max(int(self._length[row]) + len(tokens) for row, tokens in replies.items())
-        self._grow_to(longest)
+        self.grow_to(longest)
         left: list[tuple[Place, list[int], int]] = []
         for row, reply in sorted(replies.items()):
             length = int(self._length[row])
@@ -289,16 +281,12 @@ class _Call:
     def _observe_some(self, rows: list[Observed], width: int) -> list[Observed]:
         """Reads one batch of rows; returns the rows that did not fit."""
         slots = np.array([slot for (slot, _), *_ in rows])
-        at = parts.places(slots, len(self._slots), self._observed_at_once(width))
+        at = parts.places(
+            slots, len(self._slots), self._sampler.prompts_at_once(width, self._running.size)
+        )
         taken = np.flatnonzero(at >= 0)
         self.observe([rows[i] for i in taken], width, at[taken].tolist())
         return [rows[i] for i in np.flatnonzero(at < 0)]
-
-    def _observed_at_once(self, width: int) -> int:
-        shards = rules.batch_shards()
-        rows = self._sampler.batch_size * self._options.group_size
-        count = math.ceil(self._sampler.prefill_tokens / width / shards) * shards
-        return min(count, rows)
 
     def _begin(self, slot: int, j: int) -> None:
         """Starts a row's next answer."""
