@@ -10,6 +10,7 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
 from genenv_jax.models.scoring import score_completions
 from genenv_jax.players.conversations import Conversations
+from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.trainers.agent import _Groups
@@ -119,7 +120,7 @@ def _flat(tree):
 
 def test_broken_environments_and_missing_room_are_counted(trained):
     experiment, _ = trained
-    benchmark, trainer = experiment.benchmark, experiment.agent_trainer
+    benchmark = experiment.benchmark
 
     class Breaking(Talking):
         def episode(self, task):
@@ -150,7 +151,7 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     assert groups.metrics()[ENVIRONMENT_ERROR] == broken[1].sum()
     assert groups.metrics()["episode_crash"] == 4
     assert np.isfinite(groups.metrics()["reward_mean"])
-    advantages = trainer._advantages(reward)
+    advantages = group_advantages(reward, experiment.config.agent.advantages)
     assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
     sampler = dataclasses.replace(policy.sampler, episode=24)
     crowded, rollouts = dataclasses.replace(policy, sampler=sampler).play(

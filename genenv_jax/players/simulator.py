@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
-from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig
 from genenv_jax.sampling.sampler import Completion, OnCompletion, Rollouts, ignore
 from genenv_jax.settings import choice, within
-from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
+from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,13 +156,7 @@ class Simulator(Player):
         """
         if not self.scores_start:
             return generations.logprobs
-        self.load_for(self._sampling)
-        return self._logprobs(generations, used, self.logprobs)
-
-    def initial_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
-        """(S, n, c) log-probs under the initial simulator; 0 outside the rows `used`."""
-        self.load_for("score")
-        return self._logprobs(generations, used, self.reference.logprobs)
+        return self.own_logprobs(generations, used)
 
     def warm_up(self) -> list[WarmUp]:
         """Functions that compile every program of `generate`, for every planned prompt width."""
@@ -181,14 +174,3 @@ class Simulator(Player):
     @property
     def _sampling(self) -> str:
         return "both" if self.config.num_from_initial else "sample"
-
-    def _logprobs(
-        self, generations: Rollouts, used: np.ndarray, score: Callable[[CompletionBatch], Array]
-    ) -> np.ndarray:
-        result, size = np.zeros_like(generations.logprobs), self.config.minibatch_size
-        for start in range(0, len(used), size):
-            rows = used[start : start + size]
-            (batch,) = self.minibatch(generations, rows)
-            scored = processes.fetch(score(self.put(batch)))
-            result[rows, :, : scored.shape[-1]] = scored[: len(rows)]
-        return result

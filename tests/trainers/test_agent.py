@@ -24,6 +24,7 @@ class FakeAgent:
 
     buckets, widths, frozen, optimizer = (4,), (C,), {}, None
     model, minibatch = SimpleNamespace(config=None), Player.minibatch
+    own_logprobs, _scored = Player.own_logprobs, Player._scored
 
     def __init__(self, recomputes, epochs):
         self.recomputes, self.state, self.phases = recomputes, 0, []
