@@ -210,8 +210,6 @@ def fine_tune_model(
             files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best, tools)}
             # Renamed into the cache together with its digests: without them it is not complete.
             made = unfinished.with_name(f"{unfinished.name}.made")
-            if processes.is_writer():
-                shutil.rmtree(made, ignore_errors=True)  # left by a killed run
             host.model.save(made, params, lora=model.config.lora, notes=files)
         if processes.is_writer():
             digests.seal(made)
