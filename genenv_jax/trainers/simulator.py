@@ -74,43 +74,27 @@ class _Learning(Frozen, abc.ABC):
         used: np.ndarray,
         order: np.random.Generator,
     ) -> dict[str, float]:
-        """Runs all optimiser steps of an update on the contexts `used`; returns their metrics.
+        """Runs all optimiser steps of an update on the contexts `used`; returns their mean metrics.
 
         Adds the tokens that models process to the session's.
+
+        order: shuffles the contexts in each pass.
         """
 
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         metrics, session = super().step(epoch, batch), self._session
         generations, weights = self._records(batch)
         metrics["simulator/records"] = records = int((weights != 0).sum())
+        used, updated = np.flatnonzero((weights != 0).any(axis=1)), {}
         with (
             session.phase("update simulator", records, "records"),
             session.measure("update simulator"),
         ):
-            updated = self.update(generations, weights, session.rng(Stream.RECORDS, epoch))
+            if used.size:
+                order = session.rng(Stream.RECORDS, epoch)
+                updated = self._passes(generations, weights, used, order)
+                divergence.check(session, "simulator", updated, generations, weights)
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
-
-    def update(
-        self, generations: Rollouts, weights: np.ndarray, order: np.random.Generator
-    ) -> dict[str, float]:
-        """One update.
-
-        Args:
-          generations: of S contexts, written by the simulator since its last update.
-          weights: (S, n), w of each record, or advantages; 0 leaves a generation out.
-          order: shuffles the contexts in each pass.
-        Returns:
-          metrics averaged over the optimiser steps; empty if all weights are 0.
-        """
-        used = np.flatnonzero((weights != 0).any(axis=1))
-        if not used.size:
-            return {}
-        result = self._passes(generations, weights, used, order)
-        divergence.check(self._session, "simulator", result, generations, weights)
-        return result
-
-    def _minibatches(self, rows: np.ndarray) -> list[np.ndarray]:
-        return learner.minibatches(rows, self._simulator.config.minibatch_size)
 
 
 class Regression(_Learning):
@@ -145,7 +129,7 @@ class Regression(_Learning):
         used: np.ndarray,
         order: np.random.Generator,
     ) -> dict[str, float]:
-        simulator = self._simulator
+        simulator, c = self._simulator, self._simulator.config
         generations = generations.only(weights != 0)  # the others contribute to no term
         generations, weights, own = self._packed(generations, weights, self._own(weights))
         initial = simulator.reference_logprobs(generations, used)
@@ -154,8 +138,8 @@ class Regression(_Learning):
         self._session.tokens += scored * generations.take(used).token_count
         simulator.load_for("update")
         means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
-        for _ in range(simulator.config.update_epochs):
-            for rows in self._minibatches(order.permutation(used)):
+        for _ in range(c.update_epochs):
+            for rows in learner.minibatches(order.permutation(used), c.minibatch_size):
                 batch = self._batch(generations, rows, start, initial, weights, own)
                 simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
                 fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
@@ -250,7 +234,8 @@ class PolicyGradient(_Learning):
         order: np.random.Generator,
     ) -> dict[str, float]:
         result = self._grpo.update(generations, weights, used, order.permutation)
-        steps = self._simulator.config.update_epochs * len(self._minibatches(used))
+        c = self._simulator.config
+        steps = c.update_epochs * len(learner.minibatches(used, c.minibatch_size))
         return result | {"steps": steps}
 
 
