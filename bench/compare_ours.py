@@ -73,9 +73,8 @@ class Ours:
             key, total = next(keys), 0
             for start in range(0, work.prompts, part):
                 rows = slice(start, start + part)
-                rollouts = engine(
-                    self.params, prompts[rows], key, first_row=start, limits=limits[rows]
-                )
+                part_key = jax.random.fold_in(key, start)
+                rollouts = engine(self.params, prompts[rows], part_key, limits=limits[rows])
                 assert (rollouts.lengths == limits[rows]).all()
                 total += int(rollouts.lengths.sum())
             return total

@@ -99,7 +99,7 @@ def main() -> None:
                 eos_token_id=list(model.eos_ids),
                 pad_token_id=model.pad_id,
             )
-        equal += out[0, len(prompt) :].tolist() == ours.completion(i, 0)
+        equal += out[0, len(prompt) :].tolist() == ours.completion(i, 0).content
     print(f"greedy answers of {new} tokens at most: {equal} of {len(prompts)} equal")
 
     for how in ({"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}):

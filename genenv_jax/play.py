@@ -31,6 +31,7 @@ from genenv_jax.players.lengths import check_length, check_prompts
 from genenv_jax.players.policy import Policy
 from genenv_jax.results.untrusted import bounded
 from genenv_jax.rl.rewards import curriculum_reward, success_rate
+from genenv_jax.sampling.sampler import Completion
 from genenv_jax.scoring.attempts import Attempt, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, VERIFY
 from genenv_jax.scoring.scorer import Scorer
@@ -113,19 +114,19 @@ class Game:
             yield f"{'nothing' if not request else 'too much'} is asked; expected /ask and a request"
             return
         said: collections.Counter[str] = collections.Counter()
-        policy.answer([messages], lambda i, j, tokens, done: said.update([policy.text(tokens)]))
+        policy.answer([messages], lambda answer: said.update([policy.text(answer.content)]))
         for text, count in said.most_common():
             yield f"  {count} × {_indented(text)}"
 
     def _write(self) -> Iterator[str]:
         messages = self.benchmark.simulator_messages(self._seed, SeedStatistics())
-        written: list[tuple[Sequence[int], bool]] = []
+        written: list[Completion] = []
         policy = dataclasses.replace(self.simulator, key=self._key())
-        policy.answer([messages], lambda i, j, tokens, done: written.append((tokens, done)))
-        for number, (tokens, done) in enumerate(written):
-            text = policy.text(tokens)
+        policy.answer([messages], written.append)
+        for number, completion in enumerate(written):
+            text = policy.text(completion.content)
             yield f"\nthe simulator's variation {number + 1} of {self._seed.id}:\n{_shown(text)}"
-            yield from self._judge(text, done)
+            yield from self._judge(text, completion.ended)
 
     def _judge(self, text: str, done: bool) -> Generator[str, None, str]:
         """The gate's verdict on a task by the simulator or the user, and the agent's attempts at it.
@@ -134,8 +135,8 @@ class Game:
         """
         turn, batch = next(self._turns), self.scorer.batch()
         about = done, self._seed, f"played-{turn}", turn, self.config.verification.admit
-        batch.add((0, 0), text, VERIFY, *about)
-        ((_, outcome),) = batch.collect().values()
+        batch.add(Completion(0, 0, text, done), VERIFY, *about)
+        ((_, outcome),) = batch.collect()
         verdict = self.verifier.decide(outcome)
         if isinstance(verdict, Rejection):
             yield f"rejected: {verdict.reason}  {_shown(verdict.detail)}".rstrip()

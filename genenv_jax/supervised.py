@@ -210,8 +210,6 @@ def fine_tune_model(
             files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best, tools)}
             # Renamed into the cache together with its digests: without them it is not complete.
             made = unfinished.with_name(f"{unfinished.name}.made")
-            if processes.is_writer():
-                shutil.rmtree(made, ignore_errors=True)  # left by a killed run
             host.model.save(made, params, lora=model.config.lora, notes=files)
         if processes.is_writer():
             digests.seal(made)
@@ -315,13 +313,13 @@ def make_base_model(
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _scratch(directory) as scratch:
         texts = _tokenizer_texts(benchmark, config.seed)
-        limits, shape = config.limits, config.model.make.shape()
+        limits, c = config.limits, config.model.make
         positions = max(
             limits.agent_prompt + max(limits.agent_response, limits.agent_episode),
             limits.simulator_prompt + limits.simulator_response,
         )
         untrained = scratch / "untrained"
-        make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
+        make_model(untrained, texts, c, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
         param_shardings(model.config, mesh)  # raises if it does not divide the model

@@ -475,10 +475,10 @@ def test_the_order_in_which_completions_finish_changes_no_byte(
             key,
             *arguments,
             **options,
-            on_completion=lambda *x: held.append(x),
+            on_completion=held.append,
         )
         for finished in rng.sample(held, len(held)):
-            on_completion(*finished)
+            on_completion(finished)
         return result
 
     monkeypatch.setattr(Engine, "__call__", shuffled)

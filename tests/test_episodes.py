@@ -10,6 +10,7 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
 from genenv_jax.models.scoring import score_completions
 from genenv_jax.players.conversations import Conversations
+from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.trainers.agent import _Groups
@@ -27,7 +28,7 @@ def play(experiment, tasks, benchmark=None, **sampler):
     policy = experiment.agent.policy(jax.random.key(3))
     policy = dataclasses.replace(policy, sampler=dataclasses.replace(policy.sampler, **sampler))
     with Scorer(benchmark or experiment.benchmark, experiment.agent.model.decode) as scorer:
-        return policy.play(tasks, scorer.episodes, lambda *_: None)
+        return policy.play(tasks, scorer.episodes, lambda: None)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_a_buffer_is_the_template_of_the_transcript(trained):
                 assert talk.step(answer) is None
             conversation = [*talk.messages(), {"role": "assistant", "content": a.answers[-1]}]
             own = [agent.model.encode(answer) for answer in a.answers]
-            tokens = rollouts.completion(i, j)
+            tokens = rollouts.completion(i, j).content
             loss_mask = rollouts.loss_mask[i, j, : len(tokens)]
             written = np.split(
                 np.array(tokens)[loss_mask],
@@ -147,7 +148,7 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     assert groups.metrics()[ENVIRONMENT_ERROR] == broken[1].sum()
     assert groups.metrics()["episode_crash"] == 4
     assert np.isfinite(groups.metrics()["reward_mean"])
-    advantages = experiment.agent_trainer._advantages(reward)
+    advantages = group_advantages(reward, experiment.config.agent.advantages)
     assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
     crowded, rollouts = play(experiment, seeds[:3], episode=24)
     reasons = {a.score.reason for of in crowded for a in of}

@@ -139,9 +139,9 @@ def test_mixture_has_texts_of_both_writers(cache, tmp_path):
     simulator, n = experiment.simulator, experiment.config.simulator.variations
     with experiment.host.activate():
         mixed = simulator.generate(contexts, key)
-        initial = simulator.generate_initial(contexts, key)
+        initial = simulator.generate(contexts, key, initial=True)
         start = simulator.start_logprobs(mixed, rows)
-        first = simulator.initial_logprobs(mixed, rows)
+        first = simulator.reference_logprobs(mixed, rows)
     assert (
         mixed.tokens.shape == initial.tokens.shape and simulator.config.num_from_initial == n // 2
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.fuzz.promises import promise
 from bench.fuzz.targets import Target
-from genenv_jax.players.endpoint import Completion, Endpoint, EndpointError
+from genenv_jax.players.endpoint import Answer, Endpoint, EndpointError
 from genenv_jax.results.answers import read_answers
 from genenv_jax.results.pages import write_evaluation_page, write_run_page
 from genenv_jax.results.runs import Run, load_run
@@ -192,7 +192,7 @@ def _server() -> _Run:
         except EndpointError as error:
             promise(str(error).isprintable(), "an error that does not print")
             return f"refused: {type(error).__name__}"
-        promise(isinstance(found, Completion) and isinstance(found.text, str), f"{found!r}")
+        promise(isinstance(found, Answer) and isinstance(found.text, str), f"{found!r}")
         return "completion"
 
     return run
@@ -203,8 +203,8 @@ def _chat(directory: pathlib.Path) -> _Run:
     from genenv_jax.models.language_model import LanguageModel
     from genenv_jax.models.make import START, MakeConfig, make_model
 
-    smallest = MakeConfig(270, 16, 32, 1, 2, 1).shape()
-    made = make_model(directory, _CHAT, **smallest, max_positions=4_096, seed=0)
+    smallest = MakeConfig(270, 16, 32, 1, 2, 1)
+    made = make_model(directory, _CHAT, smallest, max_positions=4_096, seed=0)
     model = LanguageModel.load(made)
     begin, size = model.tokenizer.convert_tokens_to_ids(START), model.config.vocab_size
 

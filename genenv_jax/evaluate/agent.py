@@ -51,13 +51,7 @@ def evaluate_agent(
             Scorer(benchmark, chat_model.text, config.scoring) as scorer,
             progress.phase(f"evaluate ({mode})", total, "answers") as display,
         ):
-            found, attempts[mode] = evaluate(
-                benchmark,
-                tasks,
-                chat_model,
-                scorer,
-                lambda *_, display=display: display.advance(),
-            )
+            found, attempts[mode] = evaluate(benchmark, tasks, chat_model, scorer, display.advance)
         metrics |= {metric_name(mode, name): value for name, value in found.items()}
     if not processes.is_writer():
         return {}

@@ -20,7 +20,7 @@ from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.samples import answer_row, spread
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.sampler import OnCompletion, Sampler, bucket, ignore
+from genenv_jax.sampling.sampler import Sampler, bucket
 from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
@@ -76,20 +76,20 @@ def evaluate(
     tasks: Sequence[Task],
     chat_model: ChatModel,
     scorer: Scorer,
-    on_completion: OnCompletion = ignore,
+    on_end: Callable[[], object] = lambda: None,
     waiting: Waiting = contextlib.nullcontext,
 ) -> tuple[dict[str, float], list[list[Attempt]]]:
     """Attempts every task `chat_model.samples` times.
 
     Args:
       scorer: scores answers while the chat model generates.
-      on_completion, waiting: see `attempt`.
+      on_end, waiting: see `attempt`.
     Returns:
       the benchmark's metrics over all attempts, and the attempts by task.  An answer cut off by the token
       limit is scored as it stands.  If answers could not be scored, the metrics count them by reason.  If
       there are thoughts, the metrics have the mean lengths of thoughts and of answers.
     """
-    attempts = attempt(benchmark, tasks, chat_model, scorer, on_completion, waiting)
+    attempts = attempt(benchmark, tasks, chat_model, scorer, on_end, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
     failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
     metrics = evaluation_metrics(benchmark, attempts) | dict(failed)
@@ -195,7 +195,7 @@ class HeldOut:
                     self._tasks,
                     self._policy(sampler),
                     self._scorer,
-                    lambda *_, display=display: display.advance(),
+                    display.advance,
                     lambda: session.measure("score"),
                 )
             metrics |= {metric_name(mode, name): value for name, value in scores.items()}

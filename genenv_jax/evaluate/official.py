@@ -10,7 +10,7 @@ from genenv_jax.benchmarks.base import Benchmark, Message, Task
 from genenv_jax.benchmarks.records import read_lines
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.run.jsonl import write_jsonl
-from genenv_jax.sampling.sampler import OnCompletion
+from genenv_jax.sampling.sampler import Completion, OnCompletion
 from genenv_jax.scoring.attempts import Attempt, ChatModel
 
 
@@ -71,6 +71,11 @@ class Recorded(ChatModel):
     def __init__(self, tasks: Sequence[Task], answers: Mapping[str, str]):
         self._texts = [answers[task.id] for task in tasks]
 
-    def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> None:
+    def answer(
+        self,
+        conversations: Sequence[list[Message]],
+        on_completion: OnCompletion,
+        turn: int | None = None,
+    ) -> None:
         for i, text in enumerate(self._texts):
-            on_completion(i, 0, text, True)
+            on_completion(Completion(i, 0, text, True))

@@ -56,7 +56,7 @@ def evaluate_simulator(
             verifier,
             config.verification.admit,
             0,
-            lambda *_: display.advance(),
+            display.advance,
         )
     if not processes.is_writer():
         return {}

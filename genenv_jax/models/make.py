@@ -49,7 +49,7 @@ class MakeConfig(Settings):
     cache_dir: str = ""
 
     def shape(self) -> dict[str, int]:
-        """The arguments of `make_model` that are settings."""
+        """What decides about the model."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k != "cache_dir"}
 
 
@@ -120,13 +120,8 @@ def has_made_tokenizer(directory: pathlib.Path) -> bool:
 def make_model(
     directory: str | os.PathLike,
     texts: Iterable[str],
+    c: MakeConfig,
     *,
-    vocab_size: int,
-    hidden_size: int,
-    intermediate_size: int,
-    num_layers: int,
-    num_heads: int,
-    num_kv_heads: int,
     max_positions: int,
     seed: int,
 ) -> pathlib.Path:
@@ -135,21 +130,21 @@ def make_model(
     Args:
       directory: where to write; replaced as a whole if it exists.
       texts: training texts of the tokenizer.
-      vocab_size: maximum number of tokens, at least 259 (256 bytes and three control tokens).
-      seed: of the weights.  The other arguments are fields of the Qwen2 configuration.
+      c: its shape; at least 259 tokens (256 bytes and three control tokens).
+      seed: of the weights.
     """
-    if vocab_size < 259:
-        raise ValueError(f"model.make.vocab_size = {vocab_size}: expected at least 259")
-    tokenizer = train_tokenizer(texts, vocab_size)
+    if c.vocab_size < 259:
+        raise ValueError(f"model.make.vocab_size = {c.vocab_size}: expected at least 259")
+    tokenizer = train_tokenizer(texts, c.vocab_size)
     hf_config = {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
         "vocab_size": len(tokenizer),
-        "hidden_size": hidden_size,
-        "intermediate_size": intermediate_size,
-        "num_hidden_layers": num_layers,
-        "num_attention_heads": num_heads,
-        "num_key_value_heads": num_kv_heads,
+        "hidden_size": c.hidden_size,
+        "intermediate_size": c.intermediate_size,
+        "num_hidden_layers": c.num_layers,
+        "num_attention_heads": c.num_heads,
+        "num_key_value_heads": c.num_kv_heads,
         "hidden_act": "silu",
         "max_position_embeddings": max_positions,
         "rms_norm_eps": 1e-6,

@@ -46,27 +46,22 @@ def save_adapter(
     lora: LoraConfig,
     *,
     base_model: str,
-    overwrite: bool = False,
-    notes: Mapping[str, str] | None = None,
+    notes: Mapping[str, str],
 ) -> pathlib.Path:
     """Writes adapters as a directory that `peft.PeftModel.from_pretrained` loads.
 
     The directory appears whole or not at all.  In a run with several processes, all must call this.
 
     Args:
-      path: the directory to create.
+      path: the directory to create; replaced as a whole if it exists.
       adapters: as returned by `lora.split`, with stacked layers, on any devices.
       lora: their rank, scale and targets.
       base_model: directory or hub id of the base, recorded for information.
-      overwrite: replace `path` if it exists.
       notes: more texts to write, by file name.
     Raises:
-      FileExistsError: `path` exists and `overwrite` is false.
       ValueError: an adapter holds NaN or infinity.
     """
     path = pathlib.Path(path)
-    if not overwrite and path.exists():
-        raise FileExistsError(f"{path} exists; give another place or overwrite it explicitly")
     tensors = {}
     for name, leaf in traverse_util.flatten_dict(adapters).items():
         stacked = to_host(leaf)
@@ -89,7 +84,7 @@ def save_adapter(
     if jax.process_index() == 0:
         with atomic_directory(path) as folder:
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n")
-            for name, text in (notes or {}).items():
+            for name, text in notes.items():
                 (folder / name).write_text(text, encoding="utf-8")
             safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
     return path

@@ -74,9 +74,7 @@ class RopeScaling:
         return round(self.factor * self.original_max_positions) if self.rope_type == "yarn" else 0
 
 
-def read_rope(
-    config: Mapping[str, Any], default_theta: float = 10_000.0
-) -> tuple[float, RopeScaling | None]:
+def read_rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """(base θ, scaling or None) from the dict of a config.json.
 
     Reads both spellings: "rope_scaling" beside a top-level "rope_theta", and transformers 5's
@@ -87,8 +85,8 @@ def read_rope(
     spelt = [key for key in ("rope_parameters", "rope_scaling") if config.get(key)]
     if not spelt:
         _check_partial(config.get("partial_rotary_factor"))
-        return _theta(config, {}, default_theta), None
-    read = [(_theta(config, config[key], default_theta), _scaling(config, key)) for key in spelt]
+        return _theta(config, {}), None
+    read = [(_theta(config, config[key]), _scaling(config, key)) for key in spelt]
     if read[0] != read[-1]:
         raise ValueError(
             "rope_parameters and rope_scaling disagree: "
@@ -137,11 +135,11 @@ def spell_rope(config: Mapping[str, Any]) -> dict[str, Any]:
     return old | {"rope_parameters": rope}
 
 
-def _theta(config: Mapping[str, Any], rope: Any, default: float) -> float:
+def _theta(config: Mapping[str, Any], rope: Any) -> float:
     inside = isinstance(rope, Mapping) and rope.get("rope_theta") is not None
     values = rope if inside else config
     theta = values.get("rope_theta")
-    return _number("rope_theta", default if theta is None else theta, above=1.0)
+    return _number("rope_theta", 10_000.0 if theta is None else theta, above=1.0)
 
 
 def _check_partial(value: Any) -> None:
@@ -178,8 +176,8 @@ def _scaling(config: Mapping[str, Any], where: str) -> RopeScaling | None:
     if rope_type == "default":
         return None
 
-    def number(key: str, default: float | None = None, above: float = 0.0) -> float:
-        return _number(f"{where}.{key}", given.get(key, default), above)
+    def number(key: str, default: float | None = None) -> float:
+        return _number(f"{where}.{key}", given.get(key, default), above=0.0)
 
     if rope_type == "linear":
         return RopeScaling("linear", number("factor"))

@@ -145,9 +145,7 @@ def logit_chunk(config: TransformerConfig) -> int:
     return max(256, 2**20 // config.vocab_size) if target_platform() == "cpu" else 2048
 
 
-@functools.partial(jax.jit, static_argnames=("config", "chunk"))
-def score_completions(
-    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int | None = None
-) -> Array:
+@functools.partial(jax.jit, static_argnames="config")
+def score_completions(params: Params, batch: CompletionBatch, config: TransformerConfig) -> Array:
     """Log-probs (b, g, c) float32 of completions, jitted; see `completion_logprobs`."""
-    return completion_logprobs(params, batch, config, chunk)[0]
+    return completion_logprobs(params, batch, config)[0]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from genenv_jax.benchmarks.base import Message, Score, Task
 from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.sampling.episodes import Row
-from genenv_jax.sampling.sampler import OnCompletion
+from genenv_jax.sampling.sampler import Completion, Key
 from genenv_jax.scoring.attempts import Attempt, Waiting
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
@@ -20,12 +19,12 @@ class Conversations:
 
     Args:
       model: tokenizer and chat template.
-      tasks: the tasks to play; the first number of a row is an index into them.
+      tasks: the tasks to play; the first number of a key is an index into them.
       episodes: plays them.
-      on_completion: called once per episode, when it has ended.
+      on_end: called once per episode, when it has ended.
       waiting: makes a context that is entered while waiting for episodes.
     Attributes:
-      attempts: finished attempts, by row.
+      attempts: finished attempts, by key.
     """
 
     def __init__(
@@ -33,17 +32,17 @@ class Conversations:
         model: LanguageModel,
         tasks: Sequence[Task],
         episodes: Episodes,
-        on_completion: OnCompletion,
-        waiting: Waiting = contextlib.nullcontext,
+        on_end: Callable[[], object],
+        waiting: Waiting,
     ):
         self._model, self._tasks = model, tasks
         self._openings: list[list[Message]] = [[]] * len(tasks)
-        self._episodes, self._on_answer, self._waiting = episodes, on_completion, waiting
-        self._messages: dict[Row, list[Message]] = {}
-        self._answers: dict[Row, list[str]] = {}
-        self._replies: dict[Row, list[str]] = collections.defaultdict(list)
-        self._last: dict[Row, tuple[Sequence[int], bool]] = {}
-        self.attempts: dict[Row, Attempt] = {}
+        self._episodes, self._on_end, self._waiting = episodes, on_end, waiting
+        self._messages: dict[Key, list[Message]] = {}
+        self._answers: dict[Key, list[str]] = collections.defaultdict(list)
+        self._replies: dict[Key, list[str]] = collections.defaultdict(list)
+        self._ended: dict[Key, bool] = {}  # whether the last answer ended by itself
+        self.attempts: dict[Key, Attempt] = {}
 
     def open(self, samples: int, max_concurrent: int, longest: int) -> list[list[int]]:
         """The opening prompt of each task's episodes, as tokens.
@@ -73,58 +72,58 @@ class Conversations:
                 if not prompt:
                     for j in range(samples):
                         self.attempts[i, j] = Attempt(self._tasks[i], j, (), True, state)
-                        self._on_answer(i, j, (), True)
+                        self._on_end()
                 prompts.append(prompt)
         return prompts
 
-    def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
-        answers = self._answers.setdefault(row, [])
-        answers.append(self._model.decode(tokens))
-        self._last[row] = tokens, done
-        self._episodes.advance(row, self._tasks[row[0]], answers)
+    def answer(self, completion: Completion) -> None:
+        key = completion.key
+        self._answers[key].append(self._model.decode(completion.content))
+        self._ended[key] = completion.ended
+        self._episodes.advance(key, self._tasks[completion.row], self._answers[key])
 
-    def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
+    def replies(self, wait: bool) -> Mapping[Key, Sequence[int] | None]:
         """See `Environments`.
 
         Raises ValueError if a conversation does not grow as `benchmarks.base.Episode` promises.
         """
         with self._waiting() if wait else contextlib.nullcontext():
             states = self._episodes.collect_some(wait)
-        came: dict[Row, Sequence[int] | None] = {}
-        for row, state in states.items():
+        came: dict[Key, Sequence[int] | None] = {}
+        for key, state in states.items():
             if isinstance(state, Score):
-                self._end(row, state)
-                came[row] = None
+                self._end(key, state)
+                came[key] = None
             else:
-                came[row] = self._reply(row, state)
+                came[key] = self._reply(key, state)
         return came
 
-    def no_room(self, row: Row) -> None:
-        self._episodes.drop(row)
-        self._end(row, Score(0.0, False, False, EPISODE_TOO_LONG))
+    def no_room(self, key: Key) -> None:
+        self._episodes.drop(key)
+        self._end(key, Score(0.0, False, False, EPISODE_TOO_LONG))
 
-    def _reply(self, row: Row, messages: list[Message]) -> list[int]:
-        before = self._messages.get(row) or self._openings[row[0]]
-        n, (_, done) = len(before), self._last[row]
+    def _reply(self, key: Key, messages: list[Message]) -> list[int]:
+        before = self._messages.get(key) or self._openings[key[0]]
+        n = len(before)
         new = messages[n + 1 :]
         grown = (
             messages[:n] == before
             and bool(new)
-            and messages[n] == {"role": "assistant", "content": self._answers[row][-1]}
+            and messages[n] == {"role": "assistant", "content": self._answers[key][-1]}
             and all(message["role"] != "assistant" for message in new)
         )
         if not grown:
             raise ValueError(
-                f"the episode of task {self._tasks[row[0]].id} rewrote its conversation: expected the one "
+                f"the episode of task {self._tasks[key[0]].id} rewrote its conversation: expected the one "
                 "before, the answer, and further messages"
             )
-        self._messages[row] = messages
-        self._replies[row].append("\n".join(message["content"] for message in new))
-        return self._model.encode_reply(before, new, done)
+        self._messages[key] = messages
+        self._replies[key].append("\n".join(message["content"] for message in new))
+        return self._model.encode_reply(before, new, self._ended[key])
 
-    def _end(self, row: Row, score: Score) -> None:
-        (i, j), (tokens, done) = row, self._last[row]
-        answers, replies = tuple(self._answers[row]), tuple(self._replies.pop(row, ()))
-        self.attempts[row] = Attempt(self._tasks[i], j, answers, done, score, replies)
-        self._messages.pop(row, None)
-        self._on_answer(i, j, tokens, done)
+    def _end(self, key: Key, score: Score) -> None:
+        i, j = key
+        answers, replies = tuple(self._answers[key]), tuple(self._replies.pop(key, ()))
+        self.attempts[key] = Attempt(self._tasks[i], j, answers, self._ended[key], score, replies)
+        self._messages.pop(key, None)
+        self._on_end()

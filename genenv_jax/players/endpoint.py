@@ -1,7 +1,7 @@
 """Answers from a server that speaks OpenAI's chat completions: a hosted model, or vLLM, SGLang, TGI, ...
 
     endpoint = Endpoint("http://localhost:8000/v1", "Qwen/Qwen2.5-7B-Instruct", cache="answers.jsonl")
-    endpoint.complete([{"role": "user", "content": "Hello"}], seed=0)   # a Completion
+    endpoint.complete([{"role": "user", "content": "Hello"}], seed=0)   # an Answer
 
 Requests go through the `openai` package (an extra), which retries transient failures.  Every answer is
 written to a file as it arrives, so no request is paid for twice.
@@ -26,7 +26,7 @@ from genenv_jax.benchmarks.calls import HERMES, write_calls
 from genenv_jax.benchmarks.task import TOOLS, Message
 from genenv_jax.models.language_model import TOOL, results_as_users
 from genenv_jax.run.jsonl import JsonLines
-from genenv_jax.sampling.sampler import OnCompletion
+from genenv_jax.sampling.sampler import Completion, OnCompletion
 from genenv_jax.scoring.attempts import ChatModel
 from genenv_jax.system.keys import SHORTEST, as_line, check_url
 
@@ -51,7 +51,7 @@ class BudgetSpent(EndpointError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Completion:
+class Answer:
     """One answer of a server.
 
     Attributes:
@@ -136,7 +136,7 @@ class Endpoint:
         )
         self._reaching = openai.Timeout(_REACH, connect=_REACH / 2)
         self._lock = threading.Lock()
-        self._known: dict[str, Completion] = {}
+        self._known: dict[str, Answer] = {}
         self._cache = JsonLines(cache) if cache else None
         if self._cache:
             self._known = dict(_read_cache(self._cache))
@@ -163,7 +163,7 @@ class Endpoint:
 
     def complete(
         self, messages: Sequence[Message], seed: int = 0, temperature: float | None = None
-    ) -> Completion:
+    ) -> Answer:
         """One answer, from the cache if possible.
 
         Args:
@@ -194,20 +194,20 @@ class Endpoint:
             if error.__cause__ is not None:  # the client's message says little
                 text += f" ({_root(error.__cause__)})"
             raise kind(as_line(self._without_key(text))) from error
-        completion = _completion(response, self.url)
-        completion = dataclasses.replace(completion, text=self._without_key(completion.text))
+        answer = _answer(response, self.url)
+        answer = dataclasses.replace(answer, text=self._without_key(answer.text))
         with self._lock:
-            tokens = completion.prompt_tokens + completion.completion_tokens
+            tokens = answer.prompt_tokens + answer.completion_tokens
             self._spent += tokens
-            self._known[digest] = completion
+            self._known[digest] = answer
             if self._cache:
-                self._cache.append([{"request": digest, **dataclasses.asdict(completion)}])
+                self._cache.append([{"request": digest, **dataclasses.asdict(answer)}])
         if self._budget and not tokens:
             raise EndpointError(
                 f"{self.url}: the response does not say how many tokens it took: expected its usage, or "
                 "no limit to what may be spent"
             )
-        return completion
+        return answer
 
     def _create(self, request: dict[str, Any]) -> Any:
         """The server's response.  OpenAI's newer models accept "max_tokens" only under another name."""
@@ -302,21 +302,21 @@ def _bounded_client(make: Callable[..., Any]) -> Any:
     return Client(event_hooks={"response": [bound]})
 
 
-def _read_cache(file: JsonLines) -> Iterator[tuple[str, Completion]]:
+def _read_cache(file: JsonLines) -> Iterator[tuple[str, Answer]]:
     for number, record in enumerate(file, 1):
         try:
-            request, completion = record.pop("request"), Completion(**record)
-            counts = completion.prompt_tokens, completion.completion_tokens
-            if type(completion.text) is not str or any(_count(n) != n for n in counts):
+            request, answer = record.pop("request"), Answer(**record)
+            counts = answer.prompt_tokens, answer.completion_tokens
+            if type(answer.text) is not str or any(_count(n) != n for n in counts):
                 raise TypeError("expected a text and numbers of tokens")
-            yield request, completion
+            yield request, answer
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"{file.path}:{number}: damaged answer ({error}); delete the line"
             ) from None
 
 
-def _completion(response: Any, url: str) -> Completion:
+def _answer(response: Any, url: str) -> Answer:
     """Parses a response; servers differ in what they leave out."""
     try:
         choice = response.choices[0]
@@ -331,7 +331,7 @@ def _completion(response: Any, url: str) -> Completion:
     except (AttributeError, LookupError, TypeError) as error:
         raise EndpointError(f"{url}: the response is no chat completion ({error})") from error
     usage = getattr(response, "usage", None)
-    return Completion(
+    return Answer(
         text,
         choice.finish_reason != "length",
         _count(getattr(usage, "prompt_tokens", 0)),
@@ -430,36 +430,27 @@ class EndpointModel(ChatModel):
     concurrency: int = 8
     temperature: float | None = None
 
-    def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> None:
-        """See `ChatModel`.  Raises EndpointError if a request fails after all retries."""
-        jobs = [(i, j) for i in range(len(conversations)) for j in range(self.samples)]
-        self._ask([(i, j, conversations[i], self.seed + j) for i, j in jobs], on_completion)
-
-    def answer_turn(
-        self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
+    def answer(
+        self,
+        conversations: Sequence[list[Message]],
+        on_completion: OnCompletion,
+        turn: int | None = None,
     ) -> None:
-        """See `ChatModel`.
+        """See `ChatModel`.  Raises EndpointError if a request fails after all retries.
 
-        Each row has its own seed, since two attempts at one game begin with the same conversation.
+        In a turn each row has its own seed, since two attempts at one game begin with the same conversation.
         """
-        jobs = [
-            (i, 0, messages, self.seed + 1_000_003 * i + turn)
-            for i, messages in enumerate(conversations)
-        ]
-        self._ask(jobs, on_completion)
-
-    def _ask(
-        self, jobs: Sequence[tuple[int, int, list[Message], int]], on_completion: OnCompletion
-    ) -> None:
         threads = concurrent.futures.ThreadPoolExecutor(self.concurrency, "endpoint")
         try:
-            futures = {
-                threads.submit(self.endpoint.complete, messages, seed, self.temperature): (i, j)
-                for i, j, messages, seed in jobs
-            }
+            futures = {}
+            for i, messages in enumerate(conversations):
+                for j in range(self.samples if turn is None else 1):
+                    seed = self.seed + (j if turn is None else 1_000_003 * i + turn)
+                    job = threads.submit(self.endpoint.complete, messages, seed, self.temperature)
+                    futures[job] = i, j
             for future in concurrent.futures.as_completed(futures):
-                completion = future.result()
-                on_completion(*futures[future], completion.text, completion.ended)
+                answer = future.result()
+                on_completion(Completion(*futures[future], answer.text, answer.ended))
         finally:
             # The first failure cancels the rest; answers so far are in the cache.
             threads.shutdown(wait=True, cancel_futures=True)

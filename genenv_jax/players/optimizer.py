@@ -70,7 +70,7 @@ def make_optimizer(
         config.schedule(learning_rate), b2=config.b2, weight_decay=config.weight_decay
     )
     if moments != "float32":
-        adamw = store_rounded(adamw, jnp.dtype(moments))
+        adamw = store_rounded(adamw)
     return optax.chain(_clip(grad_clip), adamw)
 
 
@@ -120,34 +120,29 @@ class RoundedState(NamedTuple):
     inner: optax.OptState
 
 
-def store_rounded(
-    transformation: optax.GradientTransformation, dtype: Any = jnp.bfloat16
-) -> optax.GradientTransformation:
+def store_rounded(transformation: optax.GradientTransformation) -> optax.GradientTransformation:
     """Stores a transformation's float32 arrays in bfloat16, rounded stochastically after each step.
 
     Rounding to nearest would freeze an average that moves by less than half a unit in the last place.
     With b2 = 0.999 the second moment decays by at most 0.1 % a step, but bfloat16's spacing is 0.4 to
     0.8 %, so it could grow but never decay.  With stochastic rounding the stored value is right in
     expectation.  The random bits depend only on the step count, so a repeated run repeats them.
-
-    Raises ValueError for a dtype other than bfloat16.
     """
-    if jnp.dtype(dtype) != jnp.bfloat16:
-        raise ValueError(f"moments of type {jnp.dtype(dtype).name}: expected float32 or bfloat16")
+
+    def cast(tree, old, new):
+        return jax.tree.map(lambda x: x.astype(new) if x.dtype == old else x, tree)
 
     def init(params):
-        inner = jax.tree.map(
-            lambda x: x.astype(dtype) if x.dtype == jnp.float32 else x, transformation.init(params)
-        )
+        inner = cast(transformation.init(params), jnp.float32, jnp.bfloat16)
         return RoundedState(jnp.zeros((), jnp.int32), inner)
 
     def update(updates, state, params=None):
-        wide = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == dtype else x, state.inner)
+        wide = cast(state.inner, jnp.bfloat16, jnp.float32)
         updates, wide = transformation.update(updates, wide, params)
         key = jax.random.fold_in(jax.random.key(0), state.count)
         leaves, tree = jax.tree.flatten(wide)
         stored = [
-            round_stochastically(x, jax.random.fold_in(key, i)) if old.dtype == dtype else x
+            round_stochastically(x, jax.random.fold_in(key, i)) if old.dtype == jnp.bfloat16 else x
             for i, (x, old) in enumerate(zip(leaves, jax.tree.leaves(state.inner), strict=True))
         ]
         return updates, RoundedState(state.count + 1, jax.tree.unflatten(tree, stored))

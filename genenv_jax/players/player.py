@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,11 +16,12 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface.directory import CARD
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.offload import Offloader, place
 from genenv_jax.sampling.sampler import Rollouts, Sampler
 from genenv_jax.settings import Settings, within
-from genenv_jax.typing import Array, Params
+from genenv_jax.typing import Array, Params, WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,19 +165,65 @@ class Player:
             for group in self.groups
         ]
 
-    def minibatch(self, rollouts: Rollouts, rows: Sequence[int], *arrays: np.ndarray) -> tuple:
+    def minibatch(
+        self, rollouts: Rollouts, rows: Sequence[int], *arrays: np.ndarray | None
+    ) -> tuple:
         """A mini-batch of rollouts and the same rows of `arrays`, padded with zeros; host arrays.
 
-        arrays: (N, g, c), cut to the mini-batch's width, or (N, g).
+        arrays: (N, g, c), cut to the mini-batch's width, or (N, g); None stays None.
         """
         size = self.config.minibatch_size
         taken, pad = rollouts.take(rows).cut(self.widths), size - len(rows)
         width = taken.tokens.shape[-1]
-        parts = [x[rows][..., :width] if x.ndim == 3 else x[rows] for x in arrays]
-        return (
-            taken.batch(self.buckets, size),
-            *(np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)]) for x in parts),
-        )
+
+        def part(x: np.ndarray) -> np.ndarray:
+            x = x[rows][..., :width] if x.ndim == 3 else x[rows]
+            return np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)])
+
+        batch = taken.batch(self.buckets, size)
+        return batch, *(None if x is None else part(x) for x in arrays)
+
+    def own_logprobs(self, rollouts: Rollouts, rows: np.ndarray) -> np.ndarray:
+        """(N, g, c) log-probs under the current parameters; 0 outside the prompts `rows`."""
+        self.load_for("sample")
+        return self._scored(rollouts, rows, self.logprobs)
+
+    def reference_logprobs(self, rollouts: Rollouts, rows: np.ndarray) -> np.ndarray:
+        """(N, g, c) log-probs under the reference; 0 outside the prompts `rows`."""
+        self.load_for("score")
+        return self._scored(rollouts, rows, self.reference.logprobs)
+
+    def _scored(
+        self, rollouts: Rollouts, rows: np.ndarray, score: Callable[[CompletionBatch], Array]
+    ) -> np.ndarray:
+        result, size = np.zeros_like(rollouts.logprobs), self.config.minibatch_size
+        parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+        scored = [score(self.put(self.minibatch(rollouts, part)[0])) for part in parts]
+        for part, logprobs in zip(parts, processes.fetch(scored), strict=True):
+            result[part, :, : logprobs.shape[-1]] = logprobs[: len(part)]
+        return result
+
+    def warm_up_updates(self, step: Any, empty_batch: Callable[[Rollouts], tuple]) -> list[WarmUp]:
+        """Functions that compile an update, for every planned shape.
+
+        Args:
+          step: jitted, of (state, frozen, mini-batch).
+          empty_batch: its mini-batch from blank rollouts; runs what scores them.
+        """
+        empty: list[tuple] = []
+
+        def fill(blank: Rollouts) -> None:
+            empty.append(empty_batch(blank))
+
+        def update(i: int) -> None:
+            self.load_for("update")
+            step.lower(self.state, self.frozen, empty[i]).compile()
+
+        blanks = self.blank_batches()
+        return [
+            *(functools.partial(fill, blank) for blank in blanks),
+            *(functools.partial(update, i) for i in range(len(blanks))),
+        ]
 
     def load_for(self, phase: str) -> None:
         """Loads what this player needs for "sample", "score", "both" or "update" onto the devices."""
@@ -215,8 +263,7 @@ class Player:
                 self.state.params,
                 adapter,
                 base_model=base_model or str(self.model.path),
-                overwrite=True,
                 notes={CARD: adapter_card} if adapter_card else {},
             )
         notes = {CARD: card} if card else {}
-        self.model.save(directory, params, lora=adapter, overwrite=True, notes=notes)
+        self.model.save(directory, params, lora=adapter, notes=notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -55,29 +55,27 @@ class Policy(ChatModel):
         return self.sampler.drawing(group_size=1)
 
     def answer(
-        self, conversations: Sequence[list[Message]], on_completion: OnCompletion
+        self,
+        conversations: Sequence[list[Message]],
+        on_completion: OnCompletion,
+        turn: int | None = None,
     ) -> Rollouts:
         """See `ChatModel`.  Raises ValueError for a conversation that does not fit."""
         prompts = [self.model.encode_messages(messages) for messages in conversations]
-        return self.sampler(self.params, prompts, self.key, on_completion=on_completion)
-
-    def answer_turn(
-        self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
-    ) -> None:
-        """See `ChatModel`.  Raises ValueError for a conversation that does not fit."""
-        key = jax.random.fold_in(self.key, processes.put(np.uint32(turn + 1)))
-        prompts = [self.model.encode_messages(messages) for messages in conversations]
-        self.turns(self.params, prompts, key, on_completion=on_completion)
+        sampler, key = self.sampler, self.key
+        if turn is not None:
+            sampler, key = self.turns, jax.random.fold_in(key, processes.put(np.uint32(turn + 1)))
+        return sampler(self.params, prompts, key, on_completion=on_completion)
 
     def play(
         self,
         tasks: Sequence[Task],
         episodes: Episodes,
-        on_completion: OnCompletion,
+        on_end: Callable[[], object],
         waiting: Waiting = contextlib.nullcontext,
     ) -> tuple[list[list[Attempt]], Rollouts]:
         """See `ChatModel`.  An episode that does not open, or whose opening does not fit, ends there."""
-        played = Conversations(self.model, tasks, episodes, on_completion, waiting)
+        played = Conversations(self.model, tasks, episodes, on_end, waiting)
         prompts = played.open(self.samples, self.max_concurrent, self.sampler.prompt_buckets[-1])
         rollouts = self.sampler.play(self.params, prompts, played, self.key)
         attempts = [[played.attempts[i, j] for j in range(self.samples)] for i in range(len(tasks))]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
-from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig
-from genenv_jax.sampling.sampler import OnCompletion, Rollouts, ignore
+from genenv_jax.sampling.sampler import Completion, OnCompletion, Rollouts, ignore
 from genenv_jax.settings import choice, within
-from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
+from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,19 +115,23 @@ class Simulator(Player):
         contexts: Sequence[Sequence[Message]],
         key: PRNGKey,
         on_completion: OnCompletion = ignore,
+        initial: bool = False,
     ) -> Rollouts:
         """`variations` generations for each context (a seed and its success statistics).
 
         The initial simulator writes the last `num_from_initial` of each; "logprobs" are the writer's.
+
+        initial: the initial simulator writes all.
         """
         prompts = [self.model.encode_messages(messages) for messages in contexts]
-        self.load_for(self._sampling)
+        self.load_for("score" if initial else self._sampling)
         parts: list[Rollouts] = []
-        for own, sampler in self._samplers:
+        for own, sampler in [(False, self._initial)] if initial else self._samplers:
             first = sum(part.lengths.shape[1] for part in parts)
 
-            def finished(i: int, j: int, tokens: list[int], done: bool, first: int = first) -> None:
-                on_completion(i, first + j, tokens, done)
+            def finished(completion: Completion, first: int = first) -> None:
+                sample = first + completion.sample
+                on_completion(dataclasses.replace(completion, sample=sample))
 
             params = self.params if own else self.reference.params
             # The first writer draws the same numbers as if it were the only one.
@@ -140,17 +143,6 @@ class Simulator(Player):
         """Tokens that models processed for `generate`: each of two writers reads the prompts."""
         prompts = sum(map(len, generations.prompts))
         return generations.token_count + (len(self._samplers) - 1) * prompts
-
-    def generate_initial(
-        self,
-        contexts: Sequence[Sequence[Message]],
-        key: PRNGKey,
-        on_completion: OnCompletion = ignore,
-    ) -> Rollouts:
-        """`variations` generations of the initial simulator for each context."""
-        prompts = [self.model.encode_messages(messages) for messages in contexts]
-        self.load_for("score")
-        return self._initial(self.reference.params, prompts, key, on_completion=on_completion)
 
     @property
     def scores_start(self) -> bool:
@@ -164,13 +156,7 @@ class Simulator(Player):
         """
         if not self.scores_start:
             return generations.logprobs
-        self.load_for(self._sampling)
-        return self._logprobs(generations, used, self.logprobs)
-
-    def initial_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
-        """(S, n, c) log-probs under the initial simulator; 0 outside the rows `used`."""
-        self.load_for("score")
-        return self._logprobs(generations, used, self.reference.logprobs)
+        return self.own_logprobs(generations, used)
 
     def warm_up(self) -> list[WarmUp]:
         """Functions that compile every program of `generate`, for every planned prompt width."""
@@ -188,14 +174,3 @@ class Simulator(Player):
     @property
     def _sampling(self) -> str:
         return "both" if self.config.num_from_initial else "sample"
-
-    def _logprobs(
-        self, generations: Rollouts, used: np.ndarray, score: Callable[[CompletionBatch], Array]
-    ) -> np.ndarray:
-        result, size = np.zeros_like(generations.logprobs), self.config.minibatch_size
-        for start in range(0, len(used), size):
-            rows = used[start : start + size]
-            (batch,) = self.minibatch(generations, rows)
-            scored = processes.fetch(score(self.put(batch)))
-            result[rows, :, : scored.shape[-1]] = scored[: len(rows)]
-        return result

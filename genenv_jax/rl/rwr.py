@@ -69,13 +69,11 @@ def measurements(scale: float) -> int:
     return HALVINGS + 2 if scale == 0 else 1 - int(np.log2(scale))
 
 
-def capped_scale(
-    kl_at: Callable[[Array], Array], cap: float, halvings: int = HALVINGS
-) -> tuple[Array, Array]:
+def capped_scale(kl_at: Callable[[Array], Array], cap: float) -> tuple[Array, Array]:
     """The largest of 1, 1/2, 1/4, ... at which a step's KL is within `cap`, or 0 if none is.
 
     Args:
-      kl_at: maps a step scale to the update's KL; called at most halvings + 2 times.
+      kl_at: maps a step scale to the update's KL; called at most `HALVINGS` + 2 times.
       cap: largest KL that the update may reach, in nats per token.
     Returns:
       (scale, KL at that scale).  At scale 0, the KL is that of taking no step.
@@ -87,7 +85,7 @@ def capped_scale(
 
     def shorten(carry):
         scale, _ = carry
-        scale = jnp.where(scale > 2.0**-halvings, scale / 2, 0.0)
+        scale = jnp.where(scale > 2.0**-HALVINGS, scale / 2, 0.0)
         return scale, kl_at(scale)
 
     # `kl_at` is called in only one place, so that its forward pass is compiled once.

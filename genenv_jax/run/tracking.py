@@ -233,12 +233,9 @@ class Trackers:
     def _services(self) -> list[str]:
         return [name for name in self._open if name in _SERVICES]
 
+    @held()
     def log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
         """See `Tracker`; only TensorBoard receives a repeated step.  Signals are held until it returns."""
-        with held():
-            self._log(step, scalars, tables)
-
-    def _log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
         names = list(self._open)
         if self._id and (services := self._services):
             with self._or_left_out(*services):

@@ -164,19 +164,21 @@ def empty_state(
     )
 
 
-def prefill(
-    params: Params, prompts: Array, prompt_lengths: Array, *, config: TransformerConfig
-) -> tuple[Array, KVSegment]:
-    """Reads right-padded prompts (n, p) of lengths (n,); a length of 0 counts as 1.
+def first_tokens(weights, prompts, row_ids, key, config, options) -> tuple[Array, Array, KVSegment]:
+    """Reads prompts: `tokens` (n, p), right-padded, of `lengths` (n,), where 0 counts as 1.
 
-    Returns the hidden states (n, d) of the last tokens and the prompts' keys and values
+    Returns the first token (n, g) of each sample, their log-probs (n, g), and the prompts' keys and values
     (l, n, 1, p, k, h).
     """
-    n, p = prompts.shape
+    n, p = prompts.tokens.shape
+    model, variables = Transformer(config), {"params": weights.params}
     positions = jnp.broadcast_to(jnp.arange(p), (n, 1, p))
-    hidden, segment = Transformer(config).apply({"params": params}, prompts[:, None], positions)
-    end = jnp.maximum(prompt_lengths - 1, 0)[:, None, None]
-    return jnp.take_along_axis(hidden[:, 0], end, axis=1)[:, 0], segment
+    hidden, segment = model.apply(variables, prompts.tokens[:, None], positions)
+    end = jnp.maximum(prompts.lengths - 1, 0)[:, None, None]
+    last = jnp.take_along_axis(hidden[:, 0], end, axis=1)
+    head = model.apply(variables, method="head")
+    keys, step = row_keys(key, row_ids), jnp.zeros(row_ids.shape, jnp.int32)
+    return *choose(weights, head, last, keys, step, config, options), segment
 
 
 def admit(
@@ -211,12 +213,8 @@ def read_prompts(
     options: SamplingParams,
 ) -> tuple[State, Array, Array]:
     """`admit` for a state without `generated`, jitted."""
-    last, segment = prefill(weights.params, prompts.tokens, prompts.lengths, config=config)
-    n, g = prompts.row_ids.shape
-    head = Transformer(config).apply({"params": weights.params}, method="head")
-    keys = row_keys(state.key, prompts.row_ids)
-    first, logprob = choose(
-        weights, head, last[:, None], keys, jnp.zeros((n, g), jnp.int32), config, options
+    first, logprob, segment = first_tokens(
+        weights, prompts, prompts.row_ids, state.key, config, options
     )
     ends = ends_turn(first, options) | (prompts.limits <= 1) | (prompts.lengths == 0)[:, None]
     b, lanes = state.sample.shape
@@ -228,13 +226,13 @@ def read_prompts(
     state = state._replace(
         prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),
         prompt_lengths=put(state.prompt_lengths, prompts.lengths),
-        sample=put(state.sample, jnp.full((n, lanes), -1, jnp.int32)),
+        sample=put(state.sample, jnp.full((len(slots), lanes), -1, jnp.int32)),
         pending=put(state.pending, ~ends),
         first=put(state.first, first),
         limits=put(state.limits, prompts.limits),
         row_ids=put(state.row_ids, prompts.row_ids),
         wanted=prompts.wanted[0],
-        room=jnp.int32(n // rules.batch_shards()),
+        room=jnp.int32(len(slots) // rules.batch_shards()),
     )
     return _take_samples(state), whole(first), whole(logprob)
 

@@ -102,7 +102,6 @@ class Engine:
         params: Params,
         prompts: Sequence[Sequence[int]],
         key: PRNGKey,
-        first_row: int = 0,
         on_completion: OnCompletion = ignore,
         limits: np.ndarray | None = None,
     ) -> Rollouts:
@@ -111,8 +110,8 @@ class Engine:
         Args:
           params: the decoder's parameters.
           prompts: N token lists.
-          key: typed key; sample j of prompt i has row id (first_row + i) * g + j, however prompts are
-            batched, so a sample depends on its prompt's index in the list and not on the batching.
+          key: typed key; sample j of prompt i has row id i * g + j, however prompts are batched, so a sample
+            depends on its prompt's index in the list and not on the batching.
           on_completion: called for each completion as it finishes, while the device keeps working; the
             order is the same in every process.
           limits: (N, g) integers, a length limit for each sample; None: `max_new_tokens` for all.
@@ -128,9 +127,8 @@ class Engine:
         limits = np.asarray(limits)
         if limits.shape != (n, g) or (n and not 1 <= limits.min() <= limits.max() <= most):
             raise ValueError(f"limits: expected shape ({n}, {g}) and values from 1 to {most}")
-        work = _Work(
-            Rollouts.empty(prompts, self.options), limits, first_row, self.options, on_completion
-        )
+        result = Rollouts.empty(prompts, self.options)
+        work = _Work(result, limits, self.options.eos_ids, on_completion)
         weights = decoding.prepare(params, config=self.config)
         # Prompts of one bucket run together, in their original order.
         for width, rows in by_bucket(widths, self.batch_size, self.batch_size * g * most):
@@ -147,7 +145,7 @@ class Engine:
     def _warm_up(self, params: Callable[[], Params], width: int) -> None:
         weights = decoding.prepare(params(), config=self.config)
         g = self.options.group_size
-        nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, g)), 0, self.options, ignore)
+        nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, g)), (), ignore)
         sizes = cache_sizes(self.options.max_new_tokens)
         state = commit(self.empty_state(jax.random.key(0), width, sizes[0]))
         count = self.prompts_at_once(width)
@@ -209,11 +207,11 @@ class Engine:
     def _options(self) -> dict[str, Any]:
         return {"config": self.config, "options": self.options}
 
-    def prompts_at_once(self, width: int) -> int:
-        """How many prompts of this width are read at a time."""
+    def prompts_at_once(self, width: int, most: int = 0) -> int:
+        """How many prompts of this width are read at a time; most: if there are others than `batch_size`."""
         shards = rules.batch_shards()
         count = math.ceil(self.prefill_tokens / width / shards) * shards
-        return min(count, self.batch_size)
+        return min(count, most or self.batch_size)
 
     def empty_state(self, key: PRNGKey, width: int, columns: int) -> decoding.State:
         """A fresh state for prompts of this width, with a cache of `columns` columns."""
@@ -246,7 +244,7 @@ class Engine:
         given = [work.result.prompts[i] if i >= 0 else [] for i in rows]
         limits = np.ones((n, g), np.int32)
         limits[there] = work.limits[rows[there]]
-        ids = np.where(there, work.first_row + rows, 0)[:, None] * g + np.arange(g)
+        ids = np.maximum(rows, 0)[:, None] * g + np.arange(g)
         return self.put(
             decoding.Prompts(
                 *pad_rows(given, width, n),
@@ -292,12 +290,11 @@ class _Work:
         self,
         result: Rollouts,
         limits: np.ndarray,
-        first_row: int,
-        options: SamplingParams,
+        eos_ids: tuple[int, ...],
         on_completion: OnCompletion,
     ):
-        self.result, self.limits, self.first_row = result, limits, first_row
-        self._eos, self._on_finished = options.eos_ids, on_completion
+        self.result, self.limits = result, limits
+        self._eos, self._on_completion = eos_ids, on_completion
         self._finished = np.zeros(limits.shape, bool)
 
     def longest(self, slots: np.ndarray) -> int:
@@ -337,5 +334,5 @@ class _Work:
         result.done[row, sample] = done[ends]
         self._finished[row, sample] = True
         for i, j in zip(row.tolist(), sample.tolist(), strict=True):
-            self._on_finished(i, j, result.completion(i, j), bool(result.done[i, j]))
+            self._on_completion(result.completion(i, j))
         return {i for i in row.tolist() if self._finished[i].all()}

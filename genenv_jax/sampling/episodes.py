@@ -10,7 +10,6 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -18,15 +17,15 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from genenv_jax.parallel import processes, rules
+from genenv_jax.parallel import processes
 from genenv_jax.sampling import decoding, parts, turns
 from genenv_jax.sampling.engine import Engine, by_bucket, commit
-from genenv_jax.sampling.sampler import Rollouts, bucket, pad_rows
+from genenv_jax.sampling.sampler import Completion, Key, Rollouts, bucket, pad_rows
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
-Row = tuple[int, int]  # prompt, sample
-# Place (slot, sample), tokens, how many of the row's tokens are in the history, whether the reply ends here.
-Observed = tuple[tuple[int, int], list[int], int, bool]
+Place = tuple[int, int]  # slot, sample
+# Tokens, how many of the row's tokens are in the history, whether the reply ends here.
+Observed = tuple[Place, list[int], int, bool]
 
 # Widths of the pieces in which observations are read: a few narrow ones cost less than a wide one.
 OBSERVATION_WIDTHS = (32, 256)
@@ -36,16 +35,16 @@ _MOST_NARROW = 3
 class Environments(Protocol):
     """The environments that the rows interact with."""
 
-    def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
-        """Takes a row's answer, including its end token; the environment may reply later."""
+    def answer(self, completion: Completion) -> None:
+        """Takes a row's answer; the environment may reply later."""
 
-    def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
+    def replies(self, wait: bool) -> Mapping[Key, Sequence[int] | None]:
         """Replies since the last call, the same in every process: tokens to read, or None at episode end.
 
         wait: return at least one reply, because no row is decoding.
         """
 
-    def no_room(self, row: Row) -> None:
+    def no_room(self, key: Key) -> None:
         """Ends the episode of a row whose reply does not fit its token limit."""
 
 
@@ -65,7 +64,6 @@ class EpisodeEngine(Engine):
         prompts: Sequence[Sequence[int]],
         environments: Environments,
         key: PRNGKey,
-        first_row: int = 0,
     ) -> Rollouts:
         """Plays g episodes from every prompt, `batch_size` prompts at a time.
 
@@ -74,7 +72,6 @@ class EpisodeEngine(Engine):
           prompts: N token lists; an empty one gets no episodes.
           environments: receive the answers and reply.
           key: typed key; a sample depends on it, its prompt, its replies and its row id, as in `Engine`.
-          first_row: see `Engine`.
         Returns:
           rollouts with `loss_mask`; `done` says whether the last answer ended by itself.
         Raises:
@@ -88,7 +85,7 @@ class EpisodeEngine(Engine):
         slots = self.batch_size
         most = slots * self.options.group_size * self.episode
         for width, of in by_bucket(widths, slots, most):
-            call = _Call(self, weights, environments, key, first_row, result, width)
+            call = _Call(self, weights, environments, key, result, width)
             call.play(collections.deque(there[row] for row in of))
         return result
 
@@ -103,10 +100,10 @@ class EpisodeEngine(Engine):
     def _warm_up_episodes(self, params: Callable[[], Params], width: int) -> None:
         weights = decoding.prepare(params(), config=self.config)
         empty = Rollouts.empty([], self.options, self.episode)
-        call = _Call(self, weights, None, jax.random.key(0), 0, empty, width)
+        call = _Call(self, weights, None, jax.random.key(0), empty, width)
         call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
-            call.grow(size)
+            call.grow_to(size)
             call.decode()
             for observed in OBSERVATION_WIDTHS:
                 call.observe([], observed, [])
@@ -135,13 +132,12 @@ class _Call:
         weights: decoding.Weights,
         environments: Environments | None,  # None: no rows
         key: PRNGKey,
-        first_row: int,
         result: Rollouts,
         width: int,
     ):
         self._weights, self._environments = weights, environments
         self._sampler, self._options = engine, engine.options
-        self._key, self._first_row, self._result, self._width = key, first_row, result, width
+        self._key, self._result, self._width = key, result, width
         self.size, *self.sizes = history_sizes(engine.episode)
         b, g = self._sampler.batch_size, self._options.group_size
         self._state = commit(
@@ -159,11 +155,12 @@ class _Call:
 
     def play(self, queue: collections.deque[int]) -> None:
         """Plays all episodes of the prompts in the queue."""
-        replies: dict[Row, list[int]] = {}
+        replies: dict[Place, list[int]] = {}
         while queue or not self._ended.all():
             self._slots[self._ended.all(axis=1)] = -1
-            count = min(self._sampler.prompts_at_once(self._width), len(queue))
-            at, slots = self._free_places(count)
+            part = self._sampler.prompts_at_once(self._width)
+            count = min(part, len(queue))
+            at, slots = parts.free_places(self._slots < 0, part, count)
             if count and len(slots) == count:
                 self.admit([queue.popleft() for _ in range(count)], at, slots)
             came = self._environments.replies(not self._running.any())
@@ -178,12 +175,8 @@ class _Call:
                     replies[slot, j] = list(tokens)
             self._read(replies)
             if self._running.any():
-                self._grow_to(int(self._length[self._running].max()) + self._sampler.chunk)
+                self.grow_to(int(self._length[self._running].max()) + self._sampler.chunk)
                 self.decode()
-
-    def _free_places(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        count = self._sampler.prompts_at_once(self._width)
-        return parts.free_places(self._slots < 0, count, most)
 
     def admit(self, rows: Sequence[int], at: np.ndarray, slots: np.ndarray) -> None:
         """Reads prompts, at places `at` of the batch, into slots; draws the rows' first tokens."""
@@ -228,7 +221,7 @@ class _Call:
 
     def observe(self, rows: Sequence[Observed], width: int, at: Sequence[int]) -> None:
         """Reads up to `width` tokens for some rows, at places `at` of the batch."""
-        count = self._observed_at_once(width)
+        count = self._sampler.prompts_at_once(width, self._running.size)
         given: list[Sequence[int]] = [[] for _ in range(count)]
         slots, lanes, lengths = (np.zeros(count, np.int32) for _ in range(3))
         slots[:] = len(self._slots)
@@ -248,24 +241,20 @@ class _Call:
                 self._begin(slot, j)
                 self._draw(slot, j, token[place], logprob[place])
 
-    def grow(self, size: int) -> None:
-        """Makes room for rows of `size` tokens."""
-        if size > self.size:
-            self._state = turns.widen(self._state, length=size)
-            self.size = size
+    def grow_to(self, length: int) -> None:
+        """Makes room for rows of `length` tokens, or of whole episodes if these are shorter."""
+        wanted = min(length, self._sampler.episode)
+        if wanted > self.size:
+            self.size = next(size for size in self.sizes if size >= wanted)
+            self._state = turns.widen(self._state, length=self.size)
 
-    def _grow_to(self, length: int) -> None:
-        fitting = [size for size in self.sizes if size >= min(length, self._sampler.episode)]
-        if length > self.size and fitting:
-            self.grow(fitting[0])
-
-    def _read(self, replies: dict[Row, list[int]]) -> None:
+    def _read(self, replies: dict[Place, list[int]]) -> None:
         """Reads replies, many rows at a time, and clears the dict."""
         if not replies:
             return
         longest = max(int(self._length[row]) + len(tokens) for row, tokens in replies.items())
-        self._grow_to(longest)
-        left: list[tuple[Row, list[int], int]] = []
+        self.grow_to(longest)
+        left: list[tuple[Place, list[int], int]] = []
         for row, reply in sorted(replies.items()):
             length = int(self._length[row])
             left.append((row, [int(self._token[row]), *reply], length - 1))
@@ -292,16 +281,12 @@ class _Call:
     def _observe_some(self, rows: list[Observed], width: int) -> list[Observed]:
         """Reads one batch of rows; returns the rows that did not fit."""
         slots = np.array([slot for (slot, _), *_ in rows])
-        at = parts.places(slots, len(self._slots), self._observed_at_once(width))
+        at = parts.places(
+            slots, len(self._slots), self._sampler.prompts_at_once(width, self._running.size)
+        )
         taken = np.flatnonzero(at >= 0)
         self.observe([rows[i] for i in taken], width, at[taken].tolist())
         return [rows[i] for i in np.flatnonzero(at < 0)]
-
-    def _observed_at_once(self, width: int) -> int:
-        shards = rules.batch_shards()
-        rows = self._sampler.batch_size * self._options.group_size
-        count = math.ceil(self._sampler.prefill_tokens / width / shards) * shards
-        return min(count, rows)
 
     def _begin(self, slot: int, j: int) -> None:
         """Starts a row's next answer."""
@@ -324,12 +309,12 @@ class _Call:
             self._running[slot, j] = False
             result.done[place] = done
             answer = result.tokens[place][self._start[slot, j] : length + 1].tolist()
-            self._environments.answer(place, answer, done)
+            self._environments.answer(Completion(*place, answer, done))
 
     def _ids(self, rows: Any) -> np.ndarray:
         """Row ids (n, g) of prompts (n,); for -1, those of prompt 0."""
         g = self._options.group_size
-        rows = np.maximum(np.asarray(rows), 0) + self._first_row
+        rows = np.maximum(np.asarray(rows), 0)
         return (rows[:, None] * g + np.arange(g)).astype(np.uint32)
 
     @property

@@ -13,13 +13,36 @@ from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
-# (prompt, sample, completion, whether it ended by itself); the sampler gives the completion as tokens.
-OnCompletion = Callable[[int, int, Any, bool], None]
-
 _ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # of `Rollouts`
 
 
-def ignore(prompt: int, sample: int, completion: Any, done: bool) -> None:
+Key = tuple[int, int]  # row, sample
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    """A finished completion, on its way from what wrote it to its score.
+
+    Attributes:
+      row, sample: index of its prompt, and its index among the completions of the prompt.
+      content: token ids, including the end token; a server's is a text.
+      ended: whether it ended by itself, rather than at the token limit.
+    """
+
+    row: int
+    sample: int
+    content: Any
+    ended: bool
+
+    @property
+    def key(self) -> Key:
+        return self.row, self.sample
+
+
+OnCompletion = Callable[[Completion], object]
+
+
+def ignore(completion: Completion) -> None:
     """An `OnCompletion` for callers that need completions only at the end."""
 
 
@@ -125,9 +148,10 @@ class Rollouts:
         """Tokens of all prompts (each counted once) and completions."""
         return sum(map(len, self.prompts)) + int(self.lengths.sum())
 
-    def completion(self, i: int, j: int) -> list[int]:
-        """Tokens of one completion, including its end token."""
-        return self.tokens[i, j, : self.lengths[i, j]].tolist()
+    def completion(self, i: int, j: int) -> Completion:
+        """Completion j of prompt i."""
+        tokens = self.tokens[i, j, : self.lengths[i, j]].tolist()
+        return Completion(i, j, tokens, bool(self.done[i, j]))
 
     def take(self, rows: Sequence[int]) -> Rollouts:
         """The rollouts of the prompts `rows`."""

@@ -31,7 +31,7 @@ from genenv_jax.sampling.decoding import (
     choose,
     decode_layers,
     ends_turn,
-    prefill,
+    first_tokens,
     row_keys,
     whole,
 )
@@ -137,11 +137,7 @@ def admit(
 
 @functools.partial(jax.jit, static_argnames=("config", "options"), donate_argnames="state")
 def _read_prompts(weights, state, new, key, *, config, options):
-    last, segment = prefill(weights.params, new.tokens, new.lengths, config=config)
-    head = Transformer(config).apply({"params": weights.params}, method="head")
-    first = jnp.zeros(new.ids.shape, jnp.int32)
-    keys = row_keys(key, new.ids)
-    token, logprob = choose(weights, head, last[:, None], keys, first, config, options)
+    token, logprob, segment = first_tokens(weights, new, new.ids, key, config, options)
     slots = parts.local(new.slots, state.lengths.shape[0])
     state = state._replace(
         prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
-from genenv_jax.sampling.sampler import OnCompletion, ignore
+from genenv_jax.sampling.sampler import Completion, Key, OnCompletion
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.requests import PROMPT_TOO_LONG, SCORE
 from genenv_jax.scoring.scorer import Scorer
@@ -32,29 +32,29 @@ class ChatModel:
     continues: bool = False
     transcripts: bool = False
 
-    def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> Any:
+    def answer(
+        self,
+        conversations: Sequence[list[Message]],
+        on_completion: OnCompletion,
+        turn: int | None = None,
+    ) -> Any:
         """Answers every conversation `samples` times; calls `on_completion` with each finished answer.
 
+        turn: answers every conversation once, as this turn (from 0) of a round of episodes.
         Returns the `Rollouts` if there are tokens.
         """
-        raise NotImplementedError
-
-    def answer_turn(
-        self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
-    ) -> None:
-        """Answers every conversation once, as turn `turn` (from 0) of a round of episodes."""
         raise NotImplementedError
 
     def play(
         self,
         tasks: Sequence[Task],
         episodes: Episodes,
-        on_completion: OnCompletion,
+        on_end: Callable[[], object],
         waiting: Waiting,
     ) -> tuple[list[list[Attempt]], Any]:
         """Plays `samples` episodes of each task to the end; returns attempts and their `Rollouts`.
 
-        `on_completion` is called once per episode, when it has ended.
+        `on_end` is called once per episode, when it has ended.
         """
         raise NotImplementedError
 
@@ -65,9 +65,9 @@ class ChatModel:
     def tokens(self, conversation: list[Message]) -> int | None:
         """The length of a conversation as a prompt, in tokens; None if unknown."""
 
-    def text(self, completion: Any) -> str:
-        """A completion as text.  Called from several threads."""
-        return completion
+    def text(self, content: Any) -> str:
+        """A completion's content as text.  Called from several threads."""
+        return content
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,15 +119,14 @@ def attempt(
     tasks: Sequence[Task],
     chat_model: ChatModel,
     scorer: Scorer,
-    on_completion: OnCompletion = ignore,
+    on_end: Callable[[], object] = lambda: None,
     waiting: Waiting = contextlib.nullcontext,
 ) -> list[list[Attempt]]:
     """Attempts every task `chat_model.samples` times.
 
     Args:
       scorer: scores while `chat_model` keeps sampling; its `episodes` play.
-      on_completion: called as (task, sample, completion, done) for each answer, and once per episode, when it
-        has ended.
+      on_end: called once per attempt, when its answer or episode has ended.
       waiting: makes a context that is entered while waiting for scores and episodes.
     Returns:
       the attempts at each task, in the order of the tasks.
@@ -137,23 +136,18 @@ def attempt(
         played = []
     plain = [i for i in range(len(tasks)) if i not in set(played)]
     found: dict[int, list[Attempt]] = {}
-
-    def named(rows: Sequence[int]) -> OnCompletion:
-        """`on_completion` for a subset of the tasks: maps row numbers to indices among all tasks."""
-        return lambda row, *rest: on_completion(rows[row], *rest)
-
     if plain:
         some = [tasks[i] for i in plain]
-        made, _ = answer(benchmark, some, chat_model, scorer, named(plain), waiting)
+        made, _ = answer(benchmark, some, chat_model, scorer, on_end, waiting)
         found |= zip(plain, made, strict=True)
     if played and benchmark.episodes and chat_model.continues:
         some = [tasks[i] for i in played]
-        made, _ = chat_model.play(some, scorer.episodes, named(played), waiting)
+        made, _ = chat_model.play(some, scorer.episodes, on_end, waiting)
         found |= zip(played, made, strict=True)
     elif played:
         samples = range(chat_model.samples)
         keys = [(i, j) for i in played for j in samples]
-        ended = play(tasks, keys, chat_model, scorer.episodes, on_completion, waiting)
+        ended = play(tasks, keys, chat_model, scorer.episodes, on_end, waiting)
         found |= {i: [ended[i, j] for j in samples] for i in played}
     return [found[i] for i in range(len(tasks))]
 
@@ -163,39 +157,38 @@ def answer(
     tasks: Sequence[Task],
     chat_model: ChatModel,
     scorer: Scorer,
-    on_completion: OnCompletion = ignore,
-    waiting: Waiting = contextlib.nullcontext,
+    on_end: Callable[[], object],
+    waiting: Waiting,
 ) -> tuple[list[list[Attempt]], Any]:
     """Attempts every task `chat_model.samples` times with a single answer each; see `attempt`.
 
     Returns:
       the attempts at each task, and what `chat_model.answer` returns: for a policy, the `Rollouts`.
     """
-    ended: dict[tuple[int, int], bool] = {}
     scores = scorer.batch()
 
-    def finished(i: int, j: int, completion: Any, done: bool) -> None:
-        ended[i, j] = done
-        scores.add((i, j), completion, SCORE, tasks[i])
-        on_completion(i, j, completion, done)
+    def finished(completion: Completion) -> None:
+        scores.add(completion, SCORE, tasks[completion.row])
+        on_end()
 
     rollouts = chat_model.answer([benchmark.agent_messages(task) for task in tasks], finished)
     with waiting():
         scored = scores.collect()
     attempts: list[list[Attempt]] = [[] for _ in tasks]
-    for (i, j), (text, score) in scored.items():  # in the order of the samples
-        attempts[i].append(Attempt(tasks[i], j, (text,), ended[i, j], score))
+    for said, score in scored:  # in the order of the samples
+        task, answers = tasks[said.row], (said.content,)
+        attempts[said.row].append(Attempt(task, said.sample, answers, said.ended, score))
     return attempts, rollouts
 
 
 def play(
     tasks: Sequence[Task],
-    keys: Sequence[tuple[int, int]],
+    keys: Sequence[Key],
     chat_model: ChatModel,
     episodes: Episodes,
-    on_completion: OnCompletion,
-    waiting: Waiting = contextlib.nullcontext,
-) -> dict[tuple[int, int], Attempt]:
+    on_end: Callable[[], object],
+    waiting: Waiting,
+) -> dict[Key, Attempt]:
     """Plays episodes to the end, `chat_model.max_concurrent` at a time; each turn re-reads the conversation.
 
     In each turn every open episode gets one answer; new episodes begin as others end.  An episode whose
@@ -205,18 +198,18 @@ def play(
       keys: (index in `tasks`, sample) of each episode, in the order in which they begin.
     """
     waiting_keys = collections.deque(keys)
-    answers: dict[tuple[int, int], list[str]] = {}
-    ended: dict[tuple[int, int], bool] = {}
-    conversations: dict[tuple[int, int], list[Message]] = {}  # open episodes
-    attempts: dict[tuple[int, int], Attempt] = {}
+    answers: dict[Key, list[str]] = {}
+    ended: dict[Key, bool] = {}
+    attempts: dict[Key, Attempt] = {}
     turn = 0
-    while True:
+    while len(attempts) < len(keys):
         while waiting_keys and len(answers) - len(attempts) < chat_model.max_concurrent:
             key = waiting_keys.popleft()
             answers[key], ended[key] = [], True
             episodes.advance(key, tasks[key[0]], ())
         with waiting():
             states = episodes.collect()
+        conversations: dict[Key, list[Message]] = {}  # to answer next
         for key, state in states.items():
             if isinstance(state, list) and not chat_model.fits(state):
                 episodes.drop(key)
@@ -224,21 +217,18 @@ def play(
             if isinstance(state, Score):
                 i, j = key
                 attempts[key] = Attempt(tasks[i], j, tuple(answers[key]), ended[key], state)
-                on_completion(i, j, answers[key][-1:], ended[key])
+                on_end()
             else:
                 conversations[key] = state
-        if not conversations:
-            if not waiting_keys:
-                return attempts
-            continue
         asked = sorted(conversations)
 
-        def finished(row: int, _: int, completion: Any, done: bool, asked=asked) -> None:
-            key = asked[row]
-            answers[key].append(chat_model.text(completion))
-            ended[key] = done
+        def finished(completion: Completion, asked: Sequence[Key] = asked) -> None:
+            key = asked[completion.row]
+            answers[key].append(chat_model.text(completion.content))
+            ended[key] = completion.ended
             episodes.advance(key, tasks[key[0]], answers[key])
 
-        chat_model.answer_turn([conversations[key] for key in asked], turn, finished)
-        conversations.clear()
-        turn += 1
+        if asked:
+            chat_model.answer([conversations[key] for key in asked], finished, turn)
+            turn += 1
+    return attempts

@@ -19,11 +19,11 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
 from genenv_jax.parallel import processes
+from genenv_jax.sampling.sampler import Key
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.worker import NoAnswer, Worker
 
-Key = tuple[int, int]
 State = list[Message] | Score
 
 _LOGGED = 5  # failures that are logged

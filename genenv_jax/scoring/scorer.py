@@ -1,8 +1,8 @@
 """The scorer: scores completions as they finish, and returns the outcomes when all are done.
 
     batch = scorer.batch()
-    sampler(..., on_completion=lambda i, j, tokens, done: batch.add((i, j), tokens, SCORE, tasks[i]))
-    outcomes = batch.collect()              # {(i, j): (text, Score)}, whatever the order of arrival
+    sampler(..., on_completion=lambda c: batch.add(c, SCORE, tasks[c.row]))
+    outcomes = batch.collect()     # [(completion as text, Score)], in order of row and sample
 
 Threads of this process decode and score completions while the devices keep sampling.  With worker
 processes, each thread sends its completion to one of them, with a time limit.
@@ -29,14 +29,13 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.parallel import processes
+from genenv_jax.sampling.sampler import Completion, Key
 from genenv_jax.scoring import isolation, requests
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.worker import NoAnswer, Worker
 from genenv_jax.settings import Settings, within
 from genenv_jax.system.ownership import remove_stale
-
-Key = tuple[int, int]
 
 _LOGGED = 5  # failures of each kind to log
 
@@ -127,28 +126,28 @@ class Scorer:
         self.episodes.close()
 
     def submit(
-        self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
-    ) -> Future[tuple[str, requests.Outcome | None]]:
-        """Queues a question about a text; see `Batch.add`."""
-        return self._threads.submit(self._answer, tokens, question, arguments)
+        self, completion: Completion, question: str, arguments: tuple[Any, ...]
+    ) -> Future[tuple[Completion, requests.Outcome | None]]:
+        """Queues a question about a completion; see `Batch.add`."""
+        return self._threads.submit(self._answer, completion, question, arguments)
 
     def _answer(
-        self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
-    ) -> tuple[str, requests.Outcome | None]:
-        """(text, outcome); the outcome is None in processes that do not score."""
-        text = self._decode(tokens)
+        self, completion: Completion, question: str, arguments: tuple[Any, ...]
+    ) -> tuple[Completion, requests.Outcome | None]:
+        """The completion as text, and the outcome: None in processes that do not score."""
+        text = self._decode(completion.content)
+        completion = dataclasses.replace(completion, content=text)
         if not processes.is_writer():
-            return text, None
-        arguments = (*arguments, text)
+            return completion, None
         try:
-            return text, self._ask(question, arguments)
+            return completion, self._ask(question, (*arguments, text))
         except NoAnswer as error:
             how, detail = error.how, error.detail
         self._failures[how] += 1
         if self._failures[how] <= _LOGGED and not self._closed:
             last = " (not said again)" if self._failures[how] == _LOGGED else ""
             logging.warning("%s_%s: %s%s", question, how, detail, last)
-        return text, requests.failure(question, how, detail.splitlines()[-1][:500])
+        return completion, requests.failure(question, how, detail.splitlines()[-1][:500])
 
     def _ask(self, question: str, arguments: tuple[Any, ...]) -> requests.Outcome:
         if not self._workers:
@@ -171,31 +170,28 @@ class Batch:
 
     def __init__(self, scorer: Scorer):
         self._scorer = scorer
-        self._futures: dict[Key, Future[tuple[str, requests.Outcome | None]]] = {}
+        self._futures: dict[Key, Future[tuple[Completion, requests.Outcome | None]]] = {}
 
-    def add(self, key: Key, tokens: Sequence[int], question: str, *arguments: Any) -> None:
-        """Adds a finished completion.
+    def add(self, completion: Completion, question: str, *arguments: Any) -> None:
+        """Adds a finished completion; each may be added once.
 
         Args:
-          key: (prompt, sample); each may be added once.
-          tokens: token ids.
           question: one of `requests`.
           arguments: the question's arguments before the text.
         """
-        if key in self._futures:
-            raise ValueError(f"completion {key} was added before: expected each once")
-        self._futures[key] = self._scorer.submit(tokens, question, arguments)
+        if completion.key in self._futures:
+            raise ValueError(f"completion {completion.key} was added before: expected each once")
+        self._futures[completion.key] = self._scorer.submit(completion, question, arguments)
 
-    def collect(self) -> dict[Key, tuple[str, requests.Outcome]]:
-        """Waits for all completions; returns (text, outcome) by key, sorted by key.
+    def collect(self) -> list[tuple[Completion, requests.Outcome]]:
+        """Waits for all completions; returns each as text, with its outcome, sorted by row and sample.
 
         Raises RuntimeError or ValueError if a worker process cannot be restarted.
         """
-        keys = sorted(self._futures)
-        answers = [self._futures[key].result() for key in keys]
-        outcomes = [outcome for _, outcome in answers]
-        if processes.process_count() > 1:
-            packed = requests.pack(outcomes) if processes.is_writer() else ""
-            outcomes = requests.unpack(processes.agree("outcomes of scoring", packed))
-        texts = [text for text, _ in answers]
-        return dict(zip(keys, zip(texts, outcomes, strict=True), strict=True))
+        answers = [future.result() for _, future in sorted(self._futures.items())]
+        if processes.process_count() == 1:
+            return answers
+        completions, outcomes = zip(*answers, strict=True) if answers else ((), ())
+        packed = requests.pack(outcomes) if processes.is_writer() else ""
+        outcomes = requests.unpack(processes.agree("outcomes of scoring", packed))
+        return list(zip(completions, outcomes, strict=True))

@@ -14,7 +14,7 @@ from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.checkpoint import unpack_arrays
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.sampler import OnCompletion, Rollouts, ignore
+from genenv_jax.sampling.sampler import Completion, Key, OnCompletion, Rollouts
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.attempts import Waiting
 from genenv_jax.scoring.scorer import Scorer
@@ -65,14 +65,14 @@ class SimulatorTasks(TaskSource):
         self._alpha = self._asked = alpha
 
     def tasks(self, epoch: int) -> TaskBatch:
-        batch = self.write(epoch, self._contexts(epoch), self._simulator.generate, Stream.GENERATE)
+        batch = self.write(epoch, self._contexts(epoch))
         self._session.tokens += self._simulator.sampled_tokens(batch.rollouts)
         return batch
 
     def resume(self, epoch: int, state: Mapping[str, Any]) -> TaskBatch:
         contexts, n = self._contexts(epoch), self._simulator.config.variations
         written = zip(state["texts"], requests.unpack(state["verdicts"]), strict=True)
-        inspected = {divmod(i, n): pair for i, pair in enumerate(written)}
+        inspected = [(divmod(i, n), *pair) for i, pair in enumerate(written)]
         statistics = self._statistics(epoch, contexts)
         rollouts = Rollouts.of_arrays(unpack_arrays(state["rollouts"]))
         batch = TaskBatch(_decided(inspected, contexts, statistics, self._verifier), rollouts)
@@ -82,34 +82,29 @@ class SimulatorTasks(TaskSource):
     def _contexts(self, epoch: int) -> list[Task]:
         return self._growth.contexts(epoch, self.seeds.choose(epoch))
 
-    def write(
-        self,
-        epoch: int,
-        seeds: Sequence[Task],
-        generate: Callable[..., Rollouts],
-        stream: Stream,
-    ) -> TaskBatch:
-        """Variations of `seeds` by `generate`, a method of `Simulator` that draws from `stream`."""
+    def write(self, epoch: int, seeds: Sequence[Task], initial: bool = False) -> TaskBatch:
+        """Variations of `seeds` by the simulator, or by the initial one."""
         session, statistics = self._session, self._statistics(epoch, seeds)
+        key = session.key(Stream.GENERATE_STATIC if initial else Stream.GENERATE, epoch)
         total = len(seeds) * self._simulator.config.variations
         with session.phase("generate", total, "tasks") as display:
 
-            def measured(
+            def generate(
                 contexts: Sequence[list[Message]], on_completion: OnCompletion
             ) -> Rollouts:
                 with session.measure("generate"):
-                    return generate(contexts, session.key(stream, epoch), on_completion)
+                    return self._simulator.generate(contexts, key, on_completion, initial)
 
             return write_tasks(
                 self._benchmark,
                 seeds,
                 statistics,
-                measured,
+                generate,
                 self._scorer,
                 self._verifier,
                 self._admit,
                 epoch,
-                lambda *_: display.advance(),
+                display.advance,
                 lambda: session.measure("verify"),
             )
 
@@ -178,7 +173,7 @@ def write_tasks(
     verifier: Verifier,
     admit: str,
     epoch: int,
-    on_written: OnCompletion = ignore,
+    on_written: Callable[[], object],
     waiting: Waiting = contextlib.nullcontext,
 ) -> TaskBatch:
     """Variations of seeds, each with its verdict.
@@ -189,49 +184,47 @@ def write_tasks(
       scorer: parses and inspects the texts meanwhile.
       verifier, admit: see `scoring.verification`.
       epoch: counted from 0; part of the tasks' ids.
-      on_written: called like the callback of `generate`.
+      on_written: called when a text is finished.
       waiting: makes a context manager to be active while waiting for verdicts.
     """
     contexts = [benchmark.simulator_messages(*pair) for pair in zip(seeds, statistics, strict=True)]
     inspections = scorer.batch()
 
-    def finished(row: int, column: int, completion: Any, done: bool) -> None:
-        task_id = f"generated-{epoch + 1}-{row}-{column}"
-        inspections.add(
-            (row, column), completion, requests.VERIFY, done, seeds[row], task_id, epoch, admit
-        )
-        on_written(row, column, completion, done)
+    def finished(completion: Completion) -> None:
+        seed = seeds[completion.row]
+        task_id = f"generated-{epoch + 1}-{completion.row}-{completion.sample}"
+        about = completion.ended, seed, task_id, epoch, admit
+        inspections.add(completion, requests.VERIFY, *about)
+        on_written()
 
     rollouts = generate(contexts, finished)
     with waiting():
         inspected = inspections.collect()
-    return TaskBatch(_decided(inspected, seeds, statistics, verifier), rollouts)
+    texts = [(c.key, c.content, outcome) for c, outcome in inspected]
+    return TaskBatch(_decided(texts, seeds, statistics, verifier), rollouts)
 
 
 def _decided(
-    inspected: Mapping[tuple[int, int], tuple[str, requests.Outcome]],
+    inspected: Iterable[tuple[Key, str, requests.Outcome]],
     seeds: Sequence[Task],
     statistics: Sequence[SeedStatistics],
     verifier: Verifier,
 ) -> list[Generation]:
-    """The generations of inspected texts by (row, column); decided texts get the same verdicts again."""
+    """The generations of inspected texts; decided texts get the same verdicts again."""
     generations = []
     # In order, since the later of two copies is rejected.
-    for (row, column), (text, outcome) in inspected.items():
+    for (row, column), text, outcome in inspected:
         generation = Generation(row, column, seeds[row], statistics[row], text)
         generation.set_verdict(verifier.decide(outcome))
         generations.append(generation)
     return generations
 
 
-def static_tasks(
-    simulated: SimulatorTasks, generate: Callable[..., Rollouts], count: int
-) -> list[Task]:
+def static_tasks(simulated: SimulatorTasks, count: int) -> list[Task]:
     """Tasks that the initial simulator writes, in as many rounds over the seeds as needed.
 
     Args:
       simulated: writes the tasks.
-      generate: the initial simulator's method.
       count: how many; 0: whatever one variation round over all seeds yields.
     Raises:
       ValueError: too few pass verification.
@@ -241,7 +234,7 @@ def static_tasks(
     rounds = 0
     while len(tasks) < (count or math.inf) and rounds < (once * _ROUNDS if count else once):
         seeds = simulated.seeds.choose(rounds)
-        batch = simulated.write(rounds, seeds, generate, Stream.GENERATE_STATIC)
+        batch = simulated.write(rounds, seeds, initial=True)
         tasks += [g.task for g in batch.accepted]
         rounds += 1
     if len(tasks) < count:

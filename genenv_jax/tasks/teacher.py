@@ -32,6 +32,7 @@ from genenv_jax.players.endpoint import (
 )
 from genenv_jax.run.jsonl import JsonLines, write_json
 from genenv_jax.run.streams import Stream, rng
+from genenv_jax.sampling.sampler import Completion
 from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.scoring.verification import PROVEN
@@ -217,15 +218,16 @@ class Teacher:
         for place, text, ended in answers:
             if text is not None:
                 seed = seeds[place]
-                batch.add((place, 0), text, VERIFY, ended, seed, f"teacher-{place}", 0, PROVEN)
-        inspected = batch.collect()
+                about = ended, seed, f"teacher-{place}", 0, PROVEN
+                batch.add(Completion(place, 0, text, ended), VERIFY, *about)
+        inspected = {completion.row: outcome for completion, outcome in batch.collect()}
         judged = []
         for place, text, detail in answers:  # in the order of the requests
             generation = Generation(place, 0, seeds[place], SeedStatistics(), text or "")
             if text is None:
                 generation.set_verdict(Rejection(REFUSED, detail))
             else:
-                generation.set_verdict(decide(inspected[place, 0][1]))
+                generation.set_verdict(decide(inspected[place]))
             judged.append(generation)
         return judged
 

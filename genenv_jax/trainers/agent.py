@@ -9,13 +9,10 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import Benchmark, Task
-from genenv_jax.parallel import processes
-from genenv_jax.players import learner
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.advantages import group_advantages, zero_variance
@@ -23,12 +20,13 @@ from genenv_jax.run.checkpoint import pack_arrays, unpack_arrays
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.sampler import OnCompletion, Rollouts
+from genenv_jax.sampling.sampler import Rollouts
 from genenv_jax.scoring.attempts import Attempt, answer
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.tasks.mixture import Item
 from genenv_jax.trainers import divergence
+from genenv_jax.trainers.grpo import GRPO
 from genenv_jax.typing import WarmUp
 
 
@@ -103,10 +101,7 @@ class AgentTrainer:
     ):
         self._agent, self._benchmark, self._scorer = agent, benchmark, scorer
         self._session = session
-        c = agent.config
-        self._update = learner.make_grpo_step(
-            agent.model.config, c, agent.optimizer, c.micro_batches, agent.widths[-1]
-        )
+        self._grpo = GRPO(agent, agent.config, session)
 
     def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
         """Attempts every task `group_size` times; updates the agent after each full batch of groups.
@@ -157,9 +152,7 @@ class AgentTrainer:
         c, session = self._agent.config, self._session
         with session.measure("interact"):
             policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
-            attempts, rollouts = self._attempt(
-                [item.task for item in part], policy, lambda *_: advance()
-            )
+            attempts, rollouts = self._attempt([item.task for item in part], policy, advance)
         session.tokens += rollouts.token_count
         reward = result.groups.add(attempts, rollouts)
         session.rollouts += reward.size
@@ -183,125 +176,34 @@ class AgentTrainer:
             result.pending = []
 
     def _attempt(
-        self, tasks: Sequence[Task], policy: Policy, on_completion: OnCompletion
+        self, tasks: Sequence[Task], policy: Policy, on_end: Callable[[], None]
     ) -> tuple[list[list[Attempt]], Rollouts]:
         """Attempts each task `group_size` times, with one answer or one episode each."""
         waiting = functools.partial(self._session.measure, "score")
         if self._benchmark.episodes:
             episodes = self._scorer.episodes
-            return policy.play(tasks, episodes, on_completion, waiting)
-        return answer(self._benchmark, tasks, policy, self._scorer, on_completion, waiting)
+            return policy.play(tasks, episodes, on_end, waiting)
+        return answer(self._benchmark, tasks, policy, self._scorer, on_end, waiting)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
-        """One pass (or `update_epochs`) of GRPO over a batch of rollouts.
+        """One pass (or `update_epochs`) of GRPO over a batch of rollouts; see `GRPO.update`.
 
         Args:
           rollouts: of T tasks, sampled by the agent since its last update.
           rewards: (T, g), R_agent of each rollout; NaN marks an episode that its environment broke, which
             is left out.
-        Returns:
-          metrics averaged over the optimiser steps.  "sampler_trainer_logp_gap" (mean) and, if log-probs are
-          recomputed, "sampler_trainer_logp_gap_max" come from the first step, before the parameters have
-          moved, so they measure rounding only.
         """
-        agent, c = self._agent, self._agent.config
+        c = self._agent.config
         kept = ~np.isnan(rewards) & (rollouts.done | (not c.mask_truncated))
         used = np.flatnonzero(kept.any(axis=1)) if kept.any() else np.arange(len(kept))
-        trained, advantages = rollouts.only(kept).take(used), self._advantages(rewards)[used]
-        batches = self._scored(
-            [
-                self._batch(trained, advantages, rows)
-                for rows in learner.minibatches(np.arange(len(trained)), c.minibatch_size)
-            ]
-        )
-        passes = self._passes(batches)
-        self._session.tokens += self._tokens(trained)
-        agent.load_for("update")
-        means, gaps = EpochMeans(), None
-        for batch in itertools.chain(*passes):
-            agent.state, metrics = self._update(agent.state, agent.frozen, batch)
-            gaps = learner.gaps(metrics) if gaps is None else gaps
-            means.update(metrics)
-        result = means.compute()
-        result |= {name: float(value) for name, value in jax.device_get(gaps).items()}
+        advantages = group_advantages(rewards, c.advantages)
+        result = self._grpo.update(rollouts.only(kept), advantages, used)
         divergence.check(self._session, "agent", result, rollouts, rewards)
         return result
 
     def warm_up(self) -> list[WarmUp]:
         """Functions that compile every program of a step, for every planned prompt width."""
-        agent, c = self._agent, self._agent.config
-        rewards, batches = np.zeros((1, c.group_size)), []
-
-        def score(blank: Rollouts) -> None:
-            batch = self._batch(blank, self._advantages(rewards), [0])
-            batches.extend(self._scored([batch]))
-
-        def recompute(i: int) -> None:
-            agent.load_for("sample")
-            agent.logprobs(batches[i].rollouts)
-
-        def update(i: int) -> None:
-            agent.load_for("update")
-            self._update.lower(agent.state, agent.frozen, batches[i]).compile()
-
-        blanks = agent.blank_batches()
-        steps = [functools.partial(score, blank) for blank in blanks]
-        for step in (recompute, update) if agent.recomputes else (update,):
-            steps += [functools.partial(step, i) for i in range(len(blanks))]
-        return agent.warm_up() + steps
-
-    def _advantages(self, rewards: np.ndarray) -> np.ndarray:
-        return group_advantages(rewards, self._agent.config.advantages)
-
-    def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
-        """Adds the reference's log-probs to the batches."""
-        # Without a KL term the reference is not needed.
-        if not self._agent.config.kl_coef:
-            return batches
-        self._agent.load_for("score")
-        logprobs = self._agent.reference.logprobs
-        return [batch._replace(ref_logp=logprobs(batch.rollouts)) for batch in batches]
-
-    def _passes(self, batches: Sequence[learner.GRPOBatch]) -> list[list[learner.GRPOBatch]]:
-        """The batches of each pass, with the old log-probs of the ratio.
-
-        For the first batch of the first pass, the step itself computes them.
-        """
-        agent, epochs = self._agent, self._agent.config.update_epochs
-        if not agent.recomputes:
-            return [list(batches)] * epochs
-        agent.load_for("sample")
-        stale = agent.put(np.zeros(batches[0].advantages.shape, np.float32))
-        again = [
-            # Through the host, like the sampler's log-probs: device arrays would make the step recompile.
-            b._replace(
-                old_logp=agent.put(processes.fetch(agent.logprobs(b.rollouts))), on_policy=stale
-            )
-            for b in batches[epochs == 1 :]
-        ]
-        first = [batches[0], *again[epochs > 1 :]]
-        return [first] + [again] * (epochs - 1)
-
-    def _tokens(self, rollouts: Rollouts) -> int:
-        """Tokens that models process in an update on this batch."""
-        c = self._agent.config
-        count = (bool(c.kl_coef) + 3 * c.update_epochs) * rollouts.token_count
-        if self._agent.recomputes:  # as in `_passes`, without the first batch of a single pass
-            first, *_ = learner.minibatches(np.arange(len(rollouts)), c.minibatch_size)
-            skipped = len(first) if c.update_epochs == 1 else 0
-            count += rollouts.take(range(skipped, len(rollouts))).token_count
-        return count
-
-    def _batch(
-        self, rollouts: Rollouts, advantages: np.ndarray, rows: Sequence[int]
-    ) -> learner.GRPOBatch:
-        """A mini-batch on the devices, without the reference's log-probs."""
-        agent = self._agent
-        arrays = [rollouts.logprobs, advantages]
-        if agent.recomputes:  # the step recomputes them itself
-            arrays.append(np.ones(advantages.shape, np.float32))
-        batch, old, *rest = agent.put(agent.minibatch(rollouts, rows, *arrays))
-        return learner.GRPOBatch(batch, old, None, *rest)
+        return self._agent.warm_up() + self._grpo.warm_up()
 
 
 def _record(

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
-from typing import Any
 
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
-from genenv_jax.players.simulator import Simulator, SimulatorConfig
+from genenv_jax.players.simulator import Simulator
 from genenv_jax.rl import rwr
 from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.rl.losses import LossConfig
@@ -29,6 +27,7 @@ from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.sampler import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.trainers import divergence
+from genenv_jax.trainers.grpo import GRPO
 from genenv_jax.typing import WarmUp
 
 
@@ -62,11 +61,6 @@ class _Learning(Frozen, abc.ABC):
 
     def __init__(self, simulator: Simulator, benchmark: Benchmark, session: Session):
         self._simulator, self._benchmark, self._session = simulator, benchmark, session
-        self._update = self._make_update(simulator.config)
-
-    @abc.abstractmethod
-    def _make_update(self, config: SimulatorConfig) -> Any:
-        """The jitted optimiser step."""
 
     @abc.abstractmethod
     def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
@@ -80,61 +74,27 @@ class _Learning(Frozen, abc.ABC):
         used: np.ndarray,
         order: np.random.Generator,
     ) -> dict[str, float]:
-        """Runs all optimiser steps of an update on the contexts `used`; returns their metrics.
+        """Runs all optimiser steps of an update on the contexts `used`; returns their mean metrics.
 
         Adds the tokens that models process to the session's.
-        """
 
-    @abc.abstractmethod
-    def _empty_batch(self, nothing: Rollouts) -> Any:
-        """A mini-batch without generations, of one prompt width."""
+        order: shuffles the contexts in each pass.
+        """
 
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         metrics, session = super().step(epoch, batch), self._session
         generations, weights = self._records(batch)
         metrics["simulator/records"] = records = int((weights != 0).sum())
+        used, updated = np.flatnonzero((weights != 0).any(axis=1)), {}
         with (
             session.phase("update simulator", records, "records"),
             session.measure("update simulator"),
         ):
-            updated = self.update(generations, weights, session.rng(Stream.RECORDS, epoch))
+            if used.size:
+                order = session.rng(Stream.RECORDS, epoch)
+                updated = self._passes(generations, weights, used, order)
+                divergence.check(session, "simulator", updated, generations, weights)
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
-
-    def update(
-        self, generations: Rollouts, weights: np.ndarray, order: np.random.Generator
-    ) -> dict[str, float]:
-        """One update.
-
-        Args:
-          generations: of S contexts, written by the simulator since its last update.
-          weights: (S, n), w of each record, or advantages; 0 leaves a generation out.
-          order: shuffles the contexts in each pass.
-        Returns:
-          metrics averaged over the optimiser steps; empty if all weights are 0.
-        """
-        used = np.flatnonzero((weights != 0).any(axis=1))
-        if not used.size:
-            return {}
-        result = self._passes(generations, weights, used, order)
-        divergence.check(self._session, "simulator", result, generations, weights)
-        return result
-
-    def warm_up(self) -> list[WarmUp]:
-        simulator, empty = self._simulator, []
-
-        def fill(blank: Rollouts) -> None:
-            empty.append(self._empty_batch(blank))
-
-        def update(i: int) -> None:
-            simulator.load_for("update")
-            self._update.lower(simulator.state, simulator.frozen, empty[i]).compile()
-
-        blanks = simulator.blank_batches()
-        steps = [functools.partial(fill, blank) for blank in blanks]
-        return steps + [functools.partial(update, i) for i in range(len(blanks))]
-
-    def _minibatches(self, rows: np.ndarray) -> list[np.ndarray]:
-        return learner.minibatches(rows, self._simulator.config.minibatch_size)
 
 
 class Regression(_Learning):
@@ -144,14 +104,15 @@ class Regression(_Learning):
     `kl_cap`: a step that would exceed it is halved until it fits, and if no fraction fits, the update ends.
     """
 
-    def _make_update(self, config: SimulatorConfig) -> Any:
-        return learner.make_rwr_step(
-            self._simulator.model.config,
-            self._simulator.optimizer,
-            config.kl_coef,
-            config.kl_cap or float("inf"),
-            config.micro_batches,
+    def __init__(self, simulator: Simulator, benchmark: Benchmark, session: Session):
+        super().__init__(simulator, benchmark, session)
+        c, cap = simulator.config, simulator.config.kl_cap or float("inf")
+        self._update = learner.make_rwr_step(
+            simulator.model.config, simulator.optimizer, c.kl_coef, cap, c.micro_batches
         )
+
+    def warm_up(self) -> list[WarmUp]:
+        return self._simulator.warm_up_updates(self._update, self._empty_batch)
 
     def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
         return batch.rollouts, batch.weights()
@@ -168,17 +129,17 @@ class Regression(_Learning):
         used: np.ndarray,
         order: np.random.Generator,
     ) -> dict[str, float]:
-        simulator = self._simulator
+        simulator, c = self._simulator, self._simulator.config
         generations = generations.only(weights != 0)  # the others contribute to no term
         generations, weights, own = self._packed(generations, weights, self._own(weights))
-        initial = simulator.initial_logprobs(generations, used)
+        initial = simulator.reference_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
         scored = 1 + simulator.scores_start
         self._session.tokens += scored * generations.take(used).token_count
         simulator.load_for("update")
         means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
-        for _ in range(simulator.config.update_epochs):
-            for rows in self._minibatches(order.permutation(used)):
+        for _ in range(c.update_epochs):
+            for rows in learner.minibatches(order.permutation(used), c.minibatch_size):
                 batch = self._batch(generations, rows, start, initial, weights, own)
                 simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
                 fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
@@ -220,7 +181,7 @@ class Regression(_Learning):
 
     def _empty_batch(self, nothing: Rollouts) -> learner.RWRBatch:
         simulator, row = self._simulator, np.zeros(1, int)
-        initial = simulator.initial_logprobs(nothing, row)
+        initial = simulator.reference_logprobs(nothing, row)
         start = simulator.start_logprobs(nothing, row)
         return self._batch(nothing, row, start, initial, *[np.zeros(nothing.lengths.shape)] * 2)
 
@@ -249,17 +210,16 @@ class Hindsight(Regression):
 
 
 class PolicyGradient(_Learning):
-    """GRPO whose advantage is R_env minus its mean over the seed's variations.
+    """GRPO whose advantage is R_env minus its mean over the seed's variations."""
 
-    The ratio is to the model that wrote the generation; `players.player.recomputes` says whose log-probs.
-    """
+    def __init__(self, simulator: Simulator, benchmark: Benchmark, session: Session):
+        super().__init__(simulator, benchmark, session)
+        c = simulator.config
+        loss = LossConfig(kl_coef=c.kl_coef, entropy_coef=0.0)
+        self._grpo = GRPO(simulator, loss, session, c.num_from_initial)
 
-    def _make_update(self, config: SimulatorConfig) -> Any:
-        loss = LossConfig(kl_coef=config.kl_coef, entropy_coef=0.0)
-        simulator = self._simulator
-        return learner.make_grpo_step(
-            simulator.model.config, loss, simulator.optimizer, config.micro_batches
-        )
+    def warm_up(self) -> list[WarmUp]:
+        return self._grpo.warm_up()
 
     def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
         # Centred within its seed, a generation's advantage reflects the simulator's writing, not the seed.
@@ -273,56 +233,10 @@ class PolicyGradient(_Learning):
         used: np.ndarray,
         order: np.random.Generator,
     ) -> dict[str, float]:
-        simulator = self._simulator
-        initial = simulator.initial_logprobs(generations, used)
-        first, later = self._old(generations, used, initial)
-        passes = 1 + simulator.recomputes + 3 * simulator.config.update_epochs
-        self._session.tokens += passes * generations.take(used).token_count
-        simulator.load_for("update")
-        means, steps, gaps = EpochMeans(), 0, {}
-        for _ in range(simulator.config.update_epochs):
-            for rows in self._minibatches(order.permutation(used)):
-                batch = self._batch(generations, rows, initial, weights, later if steps else first)
-                simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
-                if simulator.recomputes and not steps:
-                    gaps = learner.gaps(metrics)
-                means.update(metrics)
-                steps += 1
-        gaps = {name: float(value) for name, value in processes.fetch(gaps).items()}
-        return means.compute() | gaps | {"steps": steps}
-
-    def _old(self, generations: Rollouts, used: np.ndarray, initial: np.ndarray) -> tuple:
-        """Old log-probs (S, n, c) of the ratio, and a mask (S, n) of those that the step computes itself.
-
-        One such tuple for the first step and one for later steps; without the mask if it never does.
-        """
-        simulator = self._simulator
-        if not simulator.recomputes:
-            return ((generations.logprobs,),) * 2
-        n = generations.lengths.shape[1]
-        own = np.arange(n) < n - simulator.config.num_from_initial
-        fresh = np.broadcast_to(own, generations.lengths.shape).astype(np.float32)
-        sampled = np.where(own[:, None], generations.logprobs, initial)
-        anew = np.where(own[:, None], simulator.start_logprobs(generations, used), initial)
-        return (sampled, fresh), (anew, np.zeros_like(fresh))
-
-    def _batch(
-        self,
-        generations: Rollouts,
-        rows: np.ndarray,
-        initial: np.ndarray,
-        weights: np.ndarray,
-        old: tuple[np.ndarray, ...],
-    ) -> learner.GRPOBatch:
-        arrays = old[0], initial, weights.astype(np.float32), *old[1:]
-        taken = self._simulator.minibatch(generations, rows, *arrays)
-        return self._simulator.put(learner.GRPOBatch(*taken))
-
-    def _empty_batch(self, nothing: Rollouts) -> learner.GRPOBatch:
-        row = np.zeros(1, int)
-        initial = self._simulator.initial_logprobs(nothing, row)
-        first, _ = self._old(nothing, row, initial)
-        return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape), first)
+        result = self._grpo.update(generations, weights, used, order.permutation)
+        c = self._simulator.config
+        steps = c.update_epochs * len(learner.minibatches(used, c.minibatch_size))
+        return result | {"steps": steps}
 
 
 def make_simulator_trainer(simulator: Simulator, benchmark: Benchmark, session: Session) -> Frozen:

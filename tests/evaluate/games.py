@@ -84,15 +84,15 @@ class Scripted:
         )
         self.sizes = []
 
-    def answer(self, conversations, on_completion):
-        for i, messages in enumerate(conversations):
-            for j in range(self.samples):
-                on_completion(i, j, self.script(messages[-1]["content"], j), True)
+    def answer(self, conversations, on_completion, turn=None):
+        from genenv_jax.sampling.sampler import Completion  # imports JAX, which workers must not
 
-    def answer_turn(self, conversations, turn, on_completion):
-        self.sizes.append(len(conversations))
+        if turn is not None:
+            self.sizes.append(len(conversations))
         for i, messages in reversed(list(enumerate(conversations))):
-            on_completion(i, 0, self.script(messages[-1]["content"], turn), True)
+            for j in range(self.samples) if turn is None else (0,):
+                text = self.script(messages[-1]["content"], j if turn is None else turn)
+                on_completion(Completion(i, j, text, True))
 
     def fits(self, conversation):
         return len(conversation[-1]["content"]) < self.limit

@@ -11,6 +11,7 @@ from genenv_jax.config import validate
 from genenv_jax.evaluate.simulator import evaluate_simulator
 from genenv_jax.players.build import make_benchmark
 from genenv_jax.run.progress import Progress
+from genenv_jax.sampling.sampler import Completion
 from tests.evaluate.fake_server import completion, serve
 from tests.runs import lines, toy_config
 
@@ -27,7 +28,7 @@ class Saying:
         self.asked = conversations
         for i in reversed(range(len(conversations))):
             for j, text in enumerate(self.texts):
-                on_completion(i, j, text, j < self.samples - 1)
+                on_completion(Completion(i, j, text, j < self.samples - 1))
 
     def text(self, completion):
         return completion

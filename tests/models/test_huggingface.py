@@ -258,17 +258,11 @@ def test_end_tokens_of_the_configuration(tmp_path, model):
     assert huggingface.read_generation_config(out) == {"eos_token_id": 303}
 
 
-def test_existing_directory_is_kept_unless_told(tmp_path, model):
+def test_an_existing_directory_is_replaced(tmp_path, model):
     params, config = load(model), huggingface.read_config(model)
-    out = tmp_path / "out"
-    out.mkdir()
-    huggingface.save_model(out, params, config)  # an empty directory is no loss
-    before = huggingface.fingerprint(out)
+    out = huggingface.save_model(tmp_path / "out", params, config)
     other = jax.tree.map(jnp.zeros_like, params)
-    with pytest.raises(FileExistsError, match="out exists"):
-        huggingface.save_model(out, other, config)
-    assert huggingface.fingerprint(out) == before
-    huggingface.save_model(out, other, config, overwrite=True)
+    huggingface.save_model(out, other, config)
     assert_same(load(out), other)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "out"]
 
@@ -287,7 +281,7 @@ def test_failure_leaves_nothing_behind(tmp_path, model, monkeypatch):
 
         monkeypatch.setattr(safetensors.numpy, "save_file", full_disk)
         with pytest.raises(OSError, match=rf"{path} could not be written: .*No space left"):
-            huggingface.save_model(path, params, config, overwrite=True)
+            huggingface.save_model(path, params, config)
     assert huggingface.fingerprint(out) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "out"]
 
@@ -305,7 +299,7 @@ def test_failure_of_the_rename_restores_the_old_directory(tmp_path, model, monke
 
     monkeypatch.setattr(pathlib.Path, "rename", rename)
     with pytest.raises(OSError, match="Input/output error"):
-        huggingface.save_model(out, jax.tree.map(jnp.zeros_like, params), config, overwrite=True)
+        huggingface.save_model(out, jax.tree.map(jnp.zeros_like, params), config)
     assert huggingface.fingerprint(out) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "out"]
 

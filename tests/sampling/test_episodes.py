@@ -35,7 +35,8 @@ class Scripted:
         self.answers, self.waiting, self.crowded = {}, {}, []
         self._slow, self._longest = slow, longest
 
-    def answer(self, row, tokens, done):
+    def answer(self, completion):
+        row, tokens, done = completion.key, completion.content, completion.ended
         assert len(tokens) <= ANSWER and done == (tokens[-1] in OPTIONS.eos_ids)
         self.answers.setdefault(row, []).append(list(tokens))
         rng = np.random.default_rng([*row, *tokens])
@@ -105,7 +106,7 @@ def test_the_first_answers_are_those_of_the_engine(params, prompts, played):
     _, environments = played
     single = Engine(CONFIG, OPTIONS, 3, (4, 8))(params, prompts, KEY)
     for (i, j), answers in environments.answers.items():
-        assert answers[0] == single.completion(i, j)
+        assert answers[0] == single.completion(i, j).content
 
 
 @pytest.mark.parametrize(
@@ -132,11 +133,6 @@ def test_when_a_reply_comes_and_in_how_many_parts_it_is_read_changes_nothing(
     same(engine().play(params, prompts, Scripted(), KEY), played[0])
 
 
-def test_a_later_part_of_the_list(params, prompts):
-    whole = engine().play(params, prompts, Endless(2), KEY)
-    same(engine().play(params, prompts[2:], Endless(2), KEY, first_row=2), whole.take(range(2, N)))
-
-
 class Endless:
     """Replies with the same token, so many times."""
 
@@ -144,7 +140,8 @@ class Endless:
         self.left, self.came, self.crowded = {}, {}, 0
         self._times = times
 
-    def answer(self, row, tokens, done):
+    def answer(self, completion):
+        row = completion.key
         left = self.left[row] = self.left.get(row, self._times) - 1
         self.came[row] = [5] if left else None
 

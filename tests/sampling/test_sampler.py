@@ -28,9 +28,9 @@ def prompts():
     return make_prompts(B, P)
 
 
-def run(params, prompts, options=SAMPLED, seed=0, first_row=0, config=CONFIG):
+def run(params, prompts, options=SAMPLED, seed=0, config=CONFIG):
     engine = Engine(config, options, B, (P,))
-    return engine(params, prompts, jax.random.key(seed), first_row=first_row)
+    return engine(params, prompts, jax.random.key(seed))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_greedy_is_the_argmax_of_full_passes(params, prompts):
                 logp = log_softmax(at)[sequence[-1]]
                 assert samples.logprobs[i, 0, step] == pytest.approx(logp, abs=1e-5)
     for i, prompt in enumerate(prompts):
-        assert samples.completion(i, 0) == sequences[i][len(prompt) :]
+        assert samples.completion(i, 0).content == sequences[i][len(prompt) :]
     assert samples.done[:, 0].tolist() == done
 
 
@@ -94,8 +94,6 @@ def test_keys_and_rows(params, prompts, samples):
         assert len(rows) == G  # the members of a group differ
     other = run(params, prompts, seed=1)
     assert (other.tokens[..., 0] != samples.tokens[..., 0]).mean() > 0.5
-    shifted = run(params, prompts, first_row=1)
-    assert (shifted.tokens != samples.tokens).any(axis=-1).mean() > 0.8
     twice = run(params, [prompts[0]] * B)  # the same prompt in two places differs
     assert (twice.tokens[0] != twice.tokens[1]).any()
 

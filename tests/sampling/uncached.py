@@ -54,7 +54,7 @@ class Uncached:
                     rollouts.done[i, j] = done = token[0, j] in self.options.eos_ids
                     if done or step + 1 == self.options.max_new_tokens:
                         left.remove(j)
-                        on_completion(i, j, rollouts.completion(i, j), bool(done))
+                        on_completion(rollouts.completion(i, j))
                 texts = texts.copy()  # the device may still read the one before
                 if not left:
                     break

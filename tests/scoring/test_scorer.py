@@ -12,6 +12,7 @@ import pytest
 
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.dial.chains import Dial
+from genenv_jax.sampling.sampler import Completion
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.requests import SCORE, VERIFY
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig, worker_count
@@ -33,8 +34,8 @@ def decode(tokens):
     return "".join(map(chr, tokens))
 
 
-def encode(text):
-    return list(map(ord, text))
+def said(i, j, text):
+    return Completion(i, j, list(map(ord, text)), True)
 
 
 def alive(pid):
@@ -68,8 +69,8 @@ def workers():
 def outcomes(scorer, texts, question=SCORE, arguments=(TASK,)):
     batch = scorer.batch()
     for i, text in enumerate(texts):
-        batch.add((i, 0), encode(text), question, *arguments)
-    return [outcome for _, outcome in batch.collect().values()]
+        batch.add(said(i, 0, text), question, *arguments)
+    return [outcome for _, outcome in batch.collect()]
 
 
 # -- outcomes -------------------------------------------------------------------------------------------
@@ -78,22 +79,24 @@ def outcomes(scorer, texts, question=SCORE, arguments=(TASK,)):
 def test_scores_come_in_the_order_of_the_keys_whatever_the_order_of_arrival(scorer):
     tasks = [make_task(task_id=f"t{i}") for i in range(6)]
     texts = {(i, j): f"text {'x' * (i + 7 * j)}" for i in range(6) for j in range(3)}
-    want = {key: (text, Complete().score(tasks[key[0]], text)) for key, text in texts.items()}
+    want = [
+        (Completion(i, j, text, True), Complete().score(tasks[i], text))
+        for (i, j), text in sorted(texts.items())
+    ]
     for seed in range(3):
         batch = scorer.batch()
         for key in random.Random(seed).sample(list(texts), len(texts)):
-            batch.add(key, encode(texts[key]), SCORE, tasks[key[0]])
-        got = batch.collect()
-        assert list(got) == sorted(texts) and got == want
+            batch.add(said(*key, texts[key]), SCORE, tasks[key[0]])
+        assert batch.collect() == want
 
 
 def test_a_completion_that_is_added_twice_is_an_error(scorer):
     batch = scorer.batch()
-    assert batch.collect() == {}
+    assert batch.collect() == []
     batch = scorer.batch()
-    batch.add((0, 0), [65], SCORE, TASK)
+    batch.add(said(0, 0, "A"), SCORE, TASK)
     with pytest.raises(ValueError, match=r"\(0, 0\) was added before"):
-        batch.add((0, 0), [65], SCORE, TASK)
+        batch.add(said(0, 0, "B"), SCORE, TASK)
     batch.collect()
 
 
@@ -102,9 +105,9 @@ def test_generations_are_inspected(scorer):
     texts = ["a task", "bad one", " ", "raise"]
     batch = scorer.batch()
     for i, text in enumerate(texts):
-        batch.add((0, i), encode(text), VERIFY, True, seed, f"g{i}", 4, "proven")
-    batch.add((1, 0), encode("cut off"), VERIFY, False, seed, "g", 4, "proven")
-    task, *rejections = [outcome for _, outcome in batch.collect().values()]
+        batch.add(said(0, i, text), VERIFY, True, seed, f"g{i}", 4, "proven")
+    batch.add(said(1, 0, "cut off"), VERIFY, False, seed, "g", 4, "proven")
+    task, *rejections = [outcome for _, outcome in batch.collect()]
     assert (task.id, task.seed_id, task.generation) == ("g0", "s", 4)
     reasons = ["unparsable", "empty", "verify_crash", "truncated"]
     assert [r.reason for r in rejections] == reasons
@@ -124,11 +127,11 @@ def test_a_real_benchmark_scores_alike_in_both_ways():
         with Scorer(dial, decode, ScoringConfig(count)) as scorer:
             batch = scorer.batch()
             for i, (task, text) in enumerate(pairs):
-                batch.add((i, 0), encode(text), SCORE, task)
-                batch.add((i, 1), encode(text), VERIFY, True, task, "new", 0, "proven")
+                batch.add(said(i, 0, text), SCORE, task)
+                batch.add(said(i, 1, text), VERIFY, True, task, "new", 0, "proven")
             results.append(batch.collect())
     assert results[0] == results[1]
-    assert {type(outcome) for _, outcome in results[0].values()} == {Score, Task, Rejection}
+    assert {type(outcome) for _, outcome in results[0]} == {Score, Task, Rejection}
 
 
 def test_outcomes_survive_the_way_to_other_processes():
@@ -245,7 +248,7 @@ def test_closing_ends_what_is_running(caplog):
     pids = [int(score.reason) for score in outcomes(scorer, ["who"])]
     batch = scorer.batch()
     for i in range(20):
-        batch.add((i, 0), encode("loop"), SCORE, TASK)
+        batch.add(said(i, 0, "loop"), SCORE, TASK)
     time.sleep(0.1)
     began = time.monotonic()
     scorer.close()
@@ -276,10 +279,10 @@ def test_workers_score_side_by_side_and_while_nobody_collects():
         outcomes(scorer, ["sleep 0.2"] * 3)  # they start
         batch, began = scorer.batch(), time.monotonic()
         for i in range(6):
-            batch.add((i, 0), encode("sleep 1"), SCORE, TASK)
+            batch.add(said(i, 0, "sleep 1"), SCORE, TASK)
         futures = list(batch._futures.values())
         wait_until(lambda: all(future.done() for future in futures))
         assert time.monotonic() - began < 5  # 6 s one after the other
-        assert all(score.valid for _, score in batch.collect().values())
+        assert all(score.valid for _, score in batch.collect())
         (score,) = outcomes(scorer, ["sleep 1.2"])  # not cut short before its time
         assert score.valid

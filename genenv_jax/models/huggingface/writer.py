@@ -44,7 +44,6 @@ def save_model(
     *,
     generation_config: Mapping[str, Any] | None = None,
     lora: LoraConfig | None = None,
-    overwrite: bool = False,
     notes: Mapping[str, Mapping[str, Any] | str] | None = None,
 ) -> pathlib.Path:
     """Writes a model directory that Hugging Face transformers and vLLM load.
@@ -54,7 +53,7 @@ def save_model(
     Process 0 writes.  If arrays are spread over several processes, all of them must call this.
 
     Args:
-      path: the directory to create.
+      path: the directory to create; replaced as a whole if it exists.
       params: parameters as from `load_params`, on any devices.
       hf_config: the dict of a config.json that describes them.
       tokenizer: a transformers tokenizer to save with the weights; or a model directory, whose tokenizer
@@ -63,18 +62,14 @@ def save_model(
       generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
         `hf_config`, then to the tokenizer's.
       lora: `params` also hold these adapters, which are merged, and written, in float32, layer by layer.
-      overwrite: replace `path` if it exists.
       notes: more files to write, by name: a text, or an object to write as JSON.
     Returns:
       `path`.
     Raises:
       FileNotFoundError: `tokenizer` is a directory without a tokenizer.json.
-      FileExistsError: `path` exists, is not an empty directory, and `overwrite` is false.
       ValueError: the parameters do not fit `hf_config`, or hold NaN or infinity.
     """
     path = pathlib.Path(path)
-    if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} exists; give another place or overwrite it explicitly")
     config = TransformerConfig.from_huggingface(hf_config)
     shapes = flat_shapes(config)
     base, trained = split(params) if lora else (params, {})
