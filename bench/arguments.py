@@ -17,9 +17,7 @@ def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         names = text.split(",")
         if unknown := [x for x in names if x not in known]:
-            raise argparse.ArgumentTypeError(
-                f"{unknown} unknown; expected some of {', '.join(known)}"
-            )
+            raise argparse.ArgumentTypeError(f"{unknown} unknown; expected some of {', '.join(known)}")
         return names
 
     return parse

@@ -119,9 +119,7 @@ def compare_size(size: str, args: argparse.Namespace, folder: pathlib.Path) -> N
         todo = on_prompts(todo, args, folder)
     measured: dict[str, Measured] = {}
     with contextlib.ExitStack() as stack:
-        engines = {
-            k: stack.enter_context(Worker(k, _command(k, path), one_thread())) for k in args.engines
-        }
+        engines = {k: stack.enter_context(Worker(k, _command(k, path), one_thread())) for k in args.engines}
         gap = check_logprobs(engines, todo["score"])
         answers = (worker.ask("describe")["value"].items() for worker in engines.values())
         versions = {name: version for answer in answers for name, version in answer}
@@ -138,9 +136,7 @@ def compare_size(size: str, args: argparse.Namespace, folder: pathlib.Path) -> N
             _print(measured)
 
 
-def on_prompts(
-    todo: Mapping[str, Work], args: argparse.Namespace, folder: pathlib.Path
-) -> dict[str, Work]:
+def on_prompts(todo: Mapping[str, Work], args: argparse.Namespace, folder: pathlib.Path) -> dict[str, Work]:
     """The works that are to be done, on prompts of the benchmark; those of its held-out tasks.
 
     folder: where their tokens are kept.  Exits where the benchmark has too few that are as long.
@@ -234,9 +230,7 @@ def _check_steps(timings: Mapping[str, Timing]) -> None:
             tolerance = NARROW_TOLERANCE if label == "narrow" else GRPO_TOLERANCE
             # A loss near zero is a difference of large terms: advantages of mean zero times ratios.
             if not difference <= tolerance * max(abs(first[key]), 0.01):
-                sys.exit(
-                    f"the first GRPO step's {key} differs: {label} {timing.first}, others {first}"
-                )
+                sys.exit(f"the first GRPO step's {key} differs: {label} {timing.first}, others {first}")
 
 
 def about(core: int) -> str:

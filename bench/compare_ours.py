@@ -105,9 +105,7 @@ class Ours:
     def _engine(self, work: Work, batch_size: int | None = None, **options: Any) -> Engine:
         sampling = SamplingParams(work.new, work.group, eos_ids=())
         put = jax.device_put
-        return Engine(
-            self.config, sampling, batch_size or work.prompts, (work.prompt,), put, **options
-        )
+        return Engine(self.config, sampling, batch_size or work.prompts, (work.prompt,), put, **options)
 
     def _batch(self, work: Work) -> CompletionBatch:
         b, g = work.prompts, work.group

@@ -88,18 +88,14 @@ class Torch:
         with torch.inference_mode():
             logp = _logprobs(self.model, *inputs).numpy()
         shape = work.prompts, work.group, work.new
-        old, ref = (
-            torch.from_numpy(x.reshape(-1, work.new)) for x in work.moved(logp.reshape(shape))
-        )
+        old, ref = (torch.from_numpy(x.reshape(-1, work.new)) for x in work.moved(logp.reshape(shape)))
         advantages = torch.from_numpy(work.advantages().reshape(-1, 1))
         clip = GRPO["clip"]
 
         def run() -> dict[str, float]:
             logp = _logprobs(model, *inputs)
             ratio = torch.exp(logp - old)
-            surrogate = torch.minimum(
-                ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
-            )
+            surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
             difference = ref - logp
             kl = torch.exp(difference) - difference - 1
             loss = (GRPO["kl_coef"] * kl - surrogate).mean()
@@ -122,9 +118,7 @@ class Torch:
         tokens = work.prompt_tokens(self.vocab)
         tokens = np.stack([np.roll(row, n) for row, n in zip(tokens, padding, strict=True)])
         mask = np.arange(work.prompt) >= padding[:, None]
-        return tuple(
-            torch.from_numpy(x).long().repeat_interleave(work.group, dim=0) for x in (tokens, mask)
-        )
+        return tuple(torch.from_numpy(x).long().repeat_interleave(work.group, dim=0) for x in (tokens, mask))
 
     def _sequences(self, work: Work) -> tuple[torch.Tensor, int, torch.Tensor | None]:
         """(rows, prompt + new), new, and the sequences' mask where some of them are padded."""
@@ -135,9 +129,7 @@ class Torch:
         mask = None if mask.all() else torch.cat([mask, torch.ones_like(rows)], dim=1)
         return torch.cat([prompts, rows], dim=1), work.new, mask
 
-    def _generate(
-        self, prompts: torch.Tensor, mask: torch.Tensor, new: int, stop: Any = None
-    ) -> int:
+    def _generate(self, prompts: torch.Tensor, mask: torch.Tensor, new: int, stop: Any = None) -> int:
         with torch.inference_mode():
             out = self.model.generate(
                 prompts,
@@ -165,9 +157,7 @@ class _Lengths(transformers.StoppingCriteria):
         return input_ids.shape[1] >= self.lengths
 
 
-def _logprobs(
-    model: Any, sequences: torch.Tensor, new: int, mask: torch.Tensor | None
-) -> torch.Tensor:
+def _logprobs(model: Any, sequences: torch.Tensor, new: int, mask: torch.Tensor | None) -> torch.Tensor:
     """(rows, new) log-probs of the last `new` tokens of each sequence (rows, t).
 
     mask: 0 where a sequence is padded; None where none is.

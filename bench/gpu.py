@@ -49,9 +49,7 @@ def main() -> None:
         columns = ("model", "rows", "prompt + new", "prefill, s", "ms a step", "tokens/s")
         columns += ("share of the bandwidth", "peak, GiB")
         rows = [
-            _decode_row(args, model, count, rates["copy"])
-            for model in args.models
-            for count in args.rows
+            _decode_row(args, model, count, rates["copy"]) for model in args.models for count in args.rows
         ]
         print(f"\n{markdown(columns, rows)}", flush=True)
     if "update" in args.works:

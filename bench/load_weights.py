@@ -88,9 +88,7 @@ def main() -> None:
     """Writes, measures, prints, deletes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=SHAPES, default="Qwen2.5-0.5B")
-    parser.add_argument(
-        "--dtype", choices=random_model.DTYPES, default="bfloat16", help="type on disk"
-    )
+    parser.add_argument("--dtype", choices=random_model.DTYPES, default="bfloat16", help="type on disk")
     parser.add_argument("--fsdp", type=numbers, default=[1, 8], help="devices, one run each")
     parser.add_argument("--directory", default=None, help="where the checkpoint is written")
     parser.add_argument("--load", help=argparse.SUPPRESS)

@@ -31,9 +31,7 @@ _TOLERANCE = 1e-3  # of a logit
 def nearest(prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
     """For each length the longest prompt that is not longer; the shortest where all are."""
     ordered = sorted(prompts, key=len)
-    return [
-        next((p for p in reversed(ordered) if len(p) <= length), ordered[0]) for length in lengths
-    ]
+    return [next((p for p in reversed(ordered) if len(p) <= length), ordered[0]) for length in lengths]
 
 
 def main() -> None:
@@ -80,9 +78,7 @@ def main() -> None:
         with torch.inference_mode():
             want = theirs(torch.tensor([prompt])).logits[0].numpy()
         gaps.append(float(np.abs(logits(params, jnp.asarray([[prompt]])) - want).max()))
-    print(
-        f"logits, float32: largest difference {max(gaps):.1e}, of values up to {np.abs(want).max():.1f}"
-    )
+    print(f"logits, float32: largest difference {max(gaps):.1e}, of values up to {np.abs(want).max():.1f}")
 
     new = options.new_tokens
     widths = (max(map(len, prompts)),)

@@ -162,9 +162,7 @@ def with_prompts(work: Work, prompts: Sequence[list[int]], file: pathlib.Path) -
     return dataclasses.replace(work, prompt=len(chosen[-1]), file=str(file))
 
 
-def heavy_tailed_lengths(
-    rng: np.random.Generator, shape: tuple[int, ...], maximum: int
-) -> np.ndarray:
+def heavy_tailed_lengths(rng: np.random.Generator, shape: tuple[int, ...], maximum: int) -> np.ndarray:
     """Lengths in 1..maximum of mean maximum / 4: a log-normal of width 1, cut off at the maximum.
 
     A few rows in a hundred reach the maximum, so nearly every fixed batch of 64 waits for one.

@@ -109,9 +109,7 @@ def _unknown(error: str, argv: Sequence[str]) -> str:
     given = next((name for name in names if group in name.split(".")[1:-1]), group)
     close = meant.split('"')[1:2]
     return f"{given} is not a setting: " + (
-        f"did you mean {given.replace(group, close[0], 1)}?"
-        if close
-        else f"there is no group {group!r}"
+        f"did you mean {given.replace(group, close[0], 1)}?" if close else f"there is no group {group!r}"
     )
 
 
@@ -210,9 +208,7 @@ def define_process_flags() -> None:
         "auto: JAX finds address, number and id from the environment (Cloud TPU pods, Slurm, Open MPI, "
         "Kubernetes).",
     )
-    flags.DEFINE_float(
-        "initialization_timeout", 300.0, "Seconds to wait for the other processes.", 1.0
-    )
+    flags.DEFINE_float("initialization_timeout", 300.0, "Seconds to wait for the other processes.", 1.0)
     flags.DEFINE_float(
         "heartbeat_timeout", 100.0, "Seconds of silence after which a process counts as dead.", 10.0
     )
@@ -248,9 +244,7 @@ def _parse(argv: Sequence[str]) -> list[str]:
     except Exception as error:
         fail(f"--config: {error.__cause__ or error}")
     if len(rest) > 1:
-        fail(
-            f"unexpected argument {rest[1]!r}: expected one configuration; settings are --config.KEY=VALUE"
-        )
+        fail(f"unexpected argument {rest[1]!r}: expected one configuration; settings are --config.KEY=VALUE")
     for name in ("workdir", "out", "run"):
         given = flags.FLAGS[name].value if name in flags.FLAGS else None
         if given and "://" in given:

@@ -87,9 +87,7 @@ class Coevolution:
         fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)
         refused = benchmark.tasks("eval")
         verifier = Verifier(benchmark, seeds.tasks, refused, config.verification, fits)
-        self.source = make_source(
-            config, seeds, simulator, benchmark, scorer, verifier, session, teacher
-        )
+        self.source = make_source(config, seeds, simulator, benchmark, scorer, verifier, session, teacher)
         asked, buffer = seeds.per_epoch * config.simulator.variations, TaskBuffer()
         shares = config.agent.base_share, config.agent.replay_share
         self.mixture = Mixture(seeds.tasks, asked, *shares, buffer, config.seed)
@@ -97,9 +95,7 @@ class Coevolution:
         self.objective = objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(simulator, benchmark, session)
         at_once = config.sampling.batch_size or config.evaluation.batch_size
-        self.held_out = HeldOut(
-            config.evaluation, agent, eval_tasks, benchmark, scorer, session, at_once
-        )
+        self.held_out = HeldOut(config.evaluation, agent, eval_tasks, benchmark, scorer, session, at_once)
         session.register(settings=settings, source=self.source, verifier=verifier)
         session.register(skills=objective.skill_rates, replay=buffer)
         session.register_players(agent=agent, simulator=simulator)
@@ -148,9 +144,7 @@ class Coevolution:
         # 3. Aggregation into D_train and D_env, and statistics for the next epoch.
         self.aggregate(epoch, batch, items, interaction)
         curriculum = self.config.curriculum
-        metrics = generation_metrics(
-            batch.generations, self.benchmark, curriculum.alpha, curriculum.k_min
-        )
+        metrics = generation_metrics(batch.generations, self.benchmark, curriculum.alpha, curriculum.k_min)
         metrics |= interaction.metrics | update | self.held_out.after(epoch)
         spent = {"rollouts/total": session.rollouts, "tokens/total": session.tokens}
         session.finish(epoch, metrics | spent)

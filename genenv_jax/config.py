@@ -191,8 +191,4 @@ def changes(config: ConfigDict) -> dict[str, tuple[Any, Any]]:
     given, defaults = flatten(config.to_dict()), flatten(default_config().to_dict())
     options = registry.default_options(config.benchmark.name) if config.benchmark.name else {}
     defaults |= {f"benchmark.{name}": value for name, value in options.items()}
-    return {
-        key: (value, defaults.get(key))
-        for key, value in given.items()
-        if value != defaults.get(key)
-    }
+    return {key: (value, defaults.get(key)) for key, value in given.items() if value != defaults.get(key)}

@@ -32,9 +32,7 @@ def overview(config: Config, run: Coevolution) -> dict[str, str]:
     model, mesh = agent.model.config, run.mesh
     axes = ", ".join(f"{name} {size}" for name, size in mesh.shape.items())
     count = sum(int(np.prod(x.shape)) for x in jax.tree.leaves(run.agent.reference.params))
-    players = (
-        f"adapters of rank {config.lora.rank}" if config.lora.rank else "all parameters trained"
-    )
+    players = f"adapters of rank {config.lora.rank}" if config.lora.rank else "all parameters trained"
     seeds, held_out = (len(run.benchmark.tasks(split)) for split in ("seed", "eval"))
     tools = run.benchmark.about().get("tools")
     return {
@@ -112,9 +110,7 @@ def _memory(run: Coevolution) -> str:
 
     kinds = max(map(held, offload.NEEDS), key=lambda kinds: kinds[default])
     state = kinds.pop(default)
-    elsewhere = "".join(
-        f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items())
-    )
+    elsewhere = "".join(f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items()))
     cache = run.agent.sampler.cache_bytes / run.mesh.size
     there = platform.device_memory()
     excess = f", MORE than the {size_text(there)} here" if state + cache > there else ""

@@ -74,9 +74,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "Directory of logs, pools and checkpoints.")
     flags.DEFINE_string("arm", "", "Arm of the ablations: its settings are applied on top.")
     flags.DEFINE_bool("print_config", False, "Show what differs from the defaults; train nothing.")
-    flags.DEFINE_bool(
-        "dry_run", False, "Load and check everything, say what it costs; train nothing."
-    )
+    flags.DEFINE_bool("dry_run", False, "Load and check everything, say what it costs; train nothing.")
     cli.define_process_flags()
     flags.mark_flag_as_required("config")
     cli.run(main)

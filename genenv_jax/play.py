@@ -201,9 +201,7 @@ def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) 
     return build.make_policy(config, host, params, role, *draws, rows)
 
 
-def play(
-    config: Config, agent: str, simulator: str, ask: Callable[[str], str], say: Callable
-) -> None:
+def play(config: Config, agent: str, simulator: str, ask: Callable[[str], str], say: Callable) -> None:
     """Loads the players and answers until `ask`, which takes a prompt, raises EOFError.
 
     Raises ValueError or FileNotFoundError if something is missing or invalid.

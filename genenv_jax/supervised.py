@@ -232,9 +232,7 @@ def _say_waiting(holder: str) -> None:
     Progress(0).line(f"warm start  another run is making this model: waiting for {holder}")
 
 
-def _demonstrations(
-    config: Config, benchmark: Benchmark
-) -> tuple[list[Demonstration], list[Demonstration]]:
+def _demonstrations(config: Config, benchmark: Benchmark) -> tuple[list[Demonstration], list[Demonstration]]:
     """Demonstrations for training, and demonstrations of the held-back seeds for validation."""
     order = rng(config.seed, Stream.DEMONSTRATIONS)
     parts = split_seeds(benchmark, config.warm_start.validation_share)
@@ -302,9 +300,7 @@ def cache_dir(config: Config) -> pathlib.Path:
     return user_cache() / "models"
 
 
-def make_base_model(
-    config: Config, benchmark: Benchmark, directory: pathlib.Path, mesh: Mesh
-) -> None:
+def make_base_model(config: Config, benchmark: Benchmark, directory: pathlib.Path, mesh: Mesh) -> None:
     """Makes a model, trains it for `warm_start.steps` and writes it to `directory`.
 
     The directory appears when the model is complete.  If two processes make the same model, the first one to
@@ -324,9 +320,7 @@ def make_base_model(
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
         param_shardings(model.config, mesh)  # raises if it does not divide the model
         pairs = endless(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
-        Progress(0).line(
-            f"base model  made from scratch for both roles, once; kept in {directory.parent}"
-        )
+        Progress(0).line(f"base model  made from scratch for both roles, once; kept in {directory.parent}")
         params = train(config.warm_start, limits, pairs, model, model.load_params())
         made = scratch / "made"
         model.save(made, params, notes={CARD: card.of_warm_start(config, None)})
@@ -356,9 +350,7 @@ def main() -> None:
         config = validate(flags.FLAGS.config)
         signals.resumes.set(bool(config.model.path))  # only those have checkpoints
         if config.model.path and not config.warm_start.steps:
-            raise ValueError(
-                "config.warm_start.steps = 0: expected some, or the model would stay as it is"
-            )
+            raise ValueError("config.warm_start.steps = 0: expected some, or the model would stay as it is")
         with _new(pathlib.Path(flags.FLAGS.out)) as out:
             if config.compilation_cache:
                 enable_compilation_cache()

@@ -82,9 +82,7 @@ def parse_slice(text: str) -> Slice:
             names = [f"{generation}-{n * cores}" for n in shapes]
             raise ValueError(f"topology {text!r}: expected one of {names}, or a shape")
         shape = shapes[chips]
-    return Slice(
-        f"{generation}-{chips * cores}", f"{generation}:{shape}", chips, HBM_GIB[generation]
-    )
+    return Slice(f"{generation}-{chips * cores}", f"{generation}:{shape}", chips, HBM_GIB[generation])
 
 
 def slice_devices(part: Slice) -> list[Any]:
@@ -113,9 +111,7 @@ def slice_devices(part: Slice) -> list[Any]:
         host = {"chips_per_host_bounds": (1, 1, 1)} if part.chips == 1 else {}
         return list(topologies.get_topology_desc(part.topology, "tpu", **host).devices)
     except Exception as error:
-        raise ValueError(
-            f"topology {part.topology!r}: refused by the TPU compiler: {error}"
-        ) from error
+        raise ValueError(f"topology {part.topology!r}: refused by the TPU compiler: {error}") from error
 
 
 def place(shapes: Any, shardings: Any) -> Any:
@@ -132,9 +128,7 @@ def place(shapes: Any, shardings: Any) -> Any:
 
 def shard_bytes(tree: Any) -> int:
     """Bytes of one device's shards of abstract arrays that have shardings."""
-    return sum(
-        math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree)
-    )
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,9 +60,7 @@ def read_model(name: str, config: Config) -> dict[str, Any]:
     try:
         return huggingface.read_config(huggingface.resolve(name))
     except FileNotFoundError as error:
-        raise ValueError(
-            f"--model={name}: {error}; published shapes are {sorted(shapes)}"
-        ) from error
+        raise ValueError(f"--model={name}: {error}; published shapes are {sorted(shapes)}") from error
 
 
 def made_model(config: Config) -> dict[str, Any]:
@@ -125,9 +123,7 @@ def choose_mesh(text: str, config: Config, model, devices):
             return mesh
         except ValueError as error:
             reasons.append(str(error))
-    raise ValueError(
-        f"no mesh of {chips} chips suits model and batches; as configured: {reasons[0]}"
-    )
+    raise ValueError(f"no mesh of {chips} chips suits model and batches; as configured: {reasons[0]}")
 
 
 def check_mesh(mesh, config: Config, model) -> None:
@@ -264,11 +260,7 @@ def main() -> None:
                 f"{config.memory.offload}.  GiB a chip:\n{table_header()}",
                 flush=True,
             )
-        show = (
-            (lambda row: None)
-            if options.json
-            else (lambda row: print(table_row(row, part), flush=True))
-        )
+        show = (lambda row: None) if options.json else (lambda row: print(table_row(row, part), flush=True))
         wanted = [name.strip() for name in options.programs if name.strip()]
         rows = measure_all(config, model, mesh, part, wanted, show)
         if not rows:

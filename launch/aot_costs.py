@@ -70,9 +70,7 @@ def recomputed(program: Program, work: Work, config: TransformerConfig) -> float
     return flops(program, work, config) / passes
 
 
-def least_seconds(
-    program: Program, work: Work, config: TransformerConfig, mesh: Mesh, part: Slice
-) -> float:
+def least_seconds(program: Program, work: Work, config: TransformerConfig, mesh: Mesh, part: Slice) -> float:
     """The roofline: the time for a chip's operations or bytes at its published rates, whichever is longer.
 
     It excludes collectives and activations, so it is a bound, not a forecast.
@@ -101,10 +99,7 @@ def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh
         kv_parts = rows * math.gcd(tensor, config.num_kv_heads)
         token = 2 * width * config.num_layers * config.num_kv_heads * config.head_dim
         cache = (
-            program.prompts
-            * token
-            * (work.prompt + (work.lanes or work.group) * work.completion)
-            / kv_parts
+            program.prompts * token * (work.prompt + (work.lanes or work.group) * work.completion) / kv_parts
         )
         return program.steps * (gathered / mesh.shape["fsdp"] + own_head + cache)
     if program.phase == "score":

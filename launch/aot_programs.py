@@ -114,9 +114,7 @@ def tree_bytes(config: TransformerConfig, mesh: Mesh, moments: str) -> dict[str,
     }
 
 
-def residents(
-    program: Program, sizes: Mapping[str, int], offload: str, lora: bool
-) -> dict[str, int]:
+def residents(program: Program, sizes: Mapping[str, int], offload: str, lora: bool) -> dict[str, int]:
     """Bytes per chip of the trees resident while a program runs, besides its arguments."""
     names = loaded_trees(program.phase, offload, lora) - program.trees
     return {name: sizes[name] for name in sorted(names)}
@@ -227,9 +225,7 @@ class _Trees:
             table = list(decoding_rules(self.mesh, self.config))
             split_for_steps = nn.logical_to_mesh_sharding(names, self.mesh, table)
         weights = aot.place(weights, decoding.Weights(shardings, split_for_steps))
-        state = jax.eval_shape(
-            lambda: engine.empty_state(jax.random.key(0), work.prompt, work.completion)
-        )
+        state = jax.eval_shape(lambda: engine.empty_state(jax.random.key(0), work.prompt, work.completion))
         return engine, weights, jax.tree.map(self._place_rows, state)
 
     def _place_rows(self, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

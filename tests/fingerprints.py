@@ -49,9 +49,7 @@ def command(name: str, out: pathlib.Path) -> list[list[str]]:
         settings = {"epochs": 2, **TOY.get(name, {})}
     if name in ("mesh", "two-processes"):
         sizes = (2, 2, 2) if name == "mesh" else (2, 2, 1)
-        settings |= MESH | {
-            f"mesh.{k}": v for k, v in zip(("data", "fsdp", "tensor"), sizes, strict=True)
-        }
+        settings |= MESH | {f"mesh.{k}": v for k, v in zip(("data", "fsdp", "tensor"), sizes, strict=True)}
         if name == "mesh":
             settings["model.make.num_kv_heads"] = 2
     flags += [f"--config.{key}={value}" for key, value in settings.items()]

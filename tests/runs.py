@@ -112,9 +112,7 @@ class Compiled:
 
         def noting(engine, params, prompts, *arguments, **options):
             if self.widths:
-                self.widths[-1] |= {
-                    next(b for b in engine.prompt_buckets if len(p) <= b) for p in prompts
-                }
+                self.widths[-1] |= {next(b for b in engine.prompt_buckets if len(p) <= b) for p in prompts}
             return sample(engine, params, prompts, *arguments, **options)
 
         patch.setattr(Coevolution, "epoch", counting)

@@ -120,9 +120,7 @@ def test_the_files_tell_the_whole_story(unbroken):
         assert rejected == sum(g["verdict"] != "accepted" for g in mine)
         assert rejected / len(mine) == pytest.approx(1 - line["generated/valid_share"])
         attempted = [g for g in mine if g["attempts"]]
-        assert np.mean([g["p_hat"] for g in attempted]) == pytest.approx(
-            line["generated/p_hat_mean"]
-        )
+        assert np.mean([g["p_hat"] for g in attempted]) == pytest.approx(line["generated/p_hat_mean"])
         assert sum((g["weight"] or 0) > 0 for g in mine) == line["simulator/records"]
     for g in generations:
         if g["verdict"] == "accepted":
@@ -296,8 +294,7 @@ def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, band):
     _, first, second, third = lines(tmp_path / "parts")
     for empty in (first, third):
         assert (
-            empty["generated/valid_share"] == 0
-            and empty[f"generated/rejected/{toy.base.UNPARSABLE}"] >= 12
+            empty["generated/valid_share"] == 0 and empty[f"generated/rejected/{toy.base.UNPARSABLE}"] >= 12
         )
         assert empty["simulator/records"] == 0 and "simulator/steps" not in empty
         assert "agent/tasks" not in empty
@@ -358,8 +355,7 @@ def test_no_compilation_in_any_epoch(cache, tmp_path, monkeypatch):
     run(cache, tmp_path, epochs=3)
     assert compiled.programs == [0, 0, 0]
     programs = [
-        line["programs/compiled"] + line["programs/loaded"]
-        for line in lines(tmp_path, "timing.jsonl")
+        line["programs/compiled"] + line["programs/loaded"] for line in lines(tmp_path, "timing.jsonl")
     ]
     assert programs[0] > 0 and programs[1:] == [0, 0, 0]
     # Nor in a run that is continued, once it has begun.
@@ -429,9 +425,7 @@ def test_a_second_run_finds_the_compiled_programs_of_the_first(cache, tmp_path):
     # Before training, with what is compiled ahead.
     first, second = (lines(tmp_path / name, "timing.jsonl")[0] for name in ("first", "second"))
     assert first["programs/compiled"] > 0
-    assert second["programs/loaded"] > max(
-        first["programs/loaded"], 0.5 * first["programs/compiled"]
-    )
+    assert second["programs/loaded"] > max(first["programs/loaded"], 0.5 * first["programs/compiled"])
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
@@ -521,13 +515,9 @@ def test_held_out_tasks_may_be_played_in_episodes(cache, tmp_path, monkeypatch):
     assert "eval/test/greedy/accuracy" in last and not any("episode_" in name for name in last)
 
 
-def test_a_benchmark_that_workers_cannot_open_is_refused_before_training(
-    cache, tmp_path, monkeypatch
-):
+def test_a_benchmark_that_workers_cannot_open_is_refused_before_training(cache, tmp_path, monkeypatch):
     monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.isolated_toys", "Missing"))
-    with pytest.raises(
-        ValueError, match="'toy' cannot be scored in worker processes: .*is missing"
-    ):
+    with pytest.raises(ValueError, match="'toy' cannot be scored in worker processes: .*is missing"):
         start(cache, tmp_path)
     assert not (tmp_path / "metrics.jsonl").exists()
 
@@ -619,9 +609,7 @@ def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
     resumed = run(cache, tmp_path / "parts", epochs=2, **overrides)
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
     for folder in ("agent", "simulator", "agent_adapter", "simulator_adapter"):
-        cards = [
-            (tmp_path / part / folder / "README.md").read_bytes() for part in ("parts", "whole")
-        ]
+        cards = [(tmp_path / part / folder / "README.md").read_bytes() for part in ("parts", "whole")]
         assert cards[0] == cards[1] and ModelCard(cards[0].decode()).data.tags
     base = whole.agent.model.load_params()
     assert same(jax.device_get(whole.agent.reference.params), jax.device_get(base))
@@ -640,6 +628,4 @@ def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), exported, merged)
     moments = [x for x in jax.tree.leaves(whole.agent.state.opt_state) if x.ndim]
     assert {x.dtype.name for x in moments} == {"bfloat16"}
-    assert all(
-        line["agent/sampler_trainer_logp_gap"] < 1e-4 for line in lines(tmp_path / "whole")[1:]
-    )
+    assert all(line["agent/sampler_trainer_logp_gap"] < 1e-4 for line in lines(tmp_path / "whole")[1:])

@@ -177,9 +177,7 @@ def test_a_workdir_has_one_owner(tmp_path, module):
         ("evaluate --role=simulator", "SIGTERM", "starts anew"),
     ],
 )
-def test_a_signal_before_the_work_is_one_line(
-    tmp_path, monkeypatch, command, name, what, interruptible
-):
+def test_a_signal_before_the_work_is_one_line(tmp_path, monkeypatch, command, name, what, interruptible):
     """It says whether anything is kept; the directory is held meanwhile, and left as it was."""
 
     def interrupted(*_, **__):

@@ -332,9 +332,7 @@ def test_a_model_is_named_or_made_not_both():
 
 def test_combinations():
     assert "config.benchmark.name" in refusal(changed("benchmark.name", ""))
-    assert re.search(
-        r"base_share \+ replay_share .*fresh", refusal(changed("agent.base_share", 1.0))
-    )
+    assert re.search(r"base_share \+ replay_share .*fresh", refusal(changed("agent.base_share", 1.0)))
     config = changed("agent.base_share", 0.5)
     config.agent.replay_share = 0.5
     assert "config.agent.base_share" in refusal(config)

@@ -37,9 +37,7 @@ def test_a_file_of_the_package_is_found_and_said(package, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    "path", ["configs/none.py", "small.py", "/configs/small.py", "configs", ""]
-)
+@pytest.mark.parametrize("path", ["configs/none.py", "small.py", "/configs/small.py", "configs", ""])
 def test_other_paths_stay_as_they_are(package, path, capsys):
     (package.parent / "configs").mkdir()  # somebody else's: the package has its own
     (package.parent / "configs" / "none.py").touch()
@@ -117,15 +115,11 @@ def test_a_wheel_is_whole(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(library)}
     loaded = [file for file in FILES if file.name != "recipes.py"]
     command = [sys.executable, "-c", LOAD, *map(str, loaded)]
-    result = subprocess.run(
-        command, cwd=work, env=environment, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == str(library / "genenv_jax" / "experiment" / "plan.py")
     assert all(f"taking {library / 'genenv_jax' / file}\n" in result.stderr for file in loaded)
     flags = ["--config=configs/quickstart.py:lora", "--print_config"]
     command = [sys.executable, "-m", "genenv_jax.main", *flags]
-    result = subprocess.run(
-        command, cwd=work, env=environment, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0 and "config.lora.rank = 8  (default: 0)" in result.stdout

@@ -17,9 +17,7 @@ def test_the_settings_page_is_what_the_code_says():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not importlib.util.find_spec("material"), reason="mkdocs-material is not installed"
-)
+@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="mkdocs-material is not installed")
 def test_the_site_is_built(tmp_path):
     """Strictly: a page that is in no menu, or a link or an anchor that leads nowhere, fails."""
     done = subprocess.run(

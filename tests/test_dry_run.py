@@ -30,9 +30,7 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     assert said.items() >= (at_start | {"model": said["model"]}).items()
     run.run()
     steps = lines(tmp_path / "run")
-    per_epoch, in_all = (
-        int(n) for n in re.findall(r"(\d+) (?:rollouts an epoch|in all)", said["run"])
-    )
+    per_epoch, in_all = (int(n) for n in re.findall(r"(\d+) (?:rollouts an epoch|in all)", said["run"]))
     assert 0 < steps[-1]["rollouts/total"] <= in_all == 3 * per_epoch
     evaluated = sum(any(name.startswith("eval/") for name in line) for line in steps)
     assert said["evaluation"].startswith(f"{evaluated} × ")
@@ -59,9 +57,7 @@ def test_log_probs_that_are_computed_again_are_among_the_tokens(cache):
     assert 1.1 < most["bfloat16"] / most["float32"] < 1.25
 
 
-def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir_and_says_how_far_it_is(
-    cache, tmp_path
-):
+def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir_and_says_how_far_it_is(cache, tmp_path):
     config = checked(cache)
     Coevolution(config, tmp_path / "run").run()
     before = sorted(tmp_path.rglob("*"))
@@ -103,9 +99,7 @@ def test_no_weights_are_needed(cache, tmp_path, offload, train, trees):
         count / 1e6, rel=0.01
     )
     held = trees * 4 * count / 2**30
-    assert float(re.search(r"at most ([\d.]+) GiB", said["memory"])[1]) == pytest.approx(
-        held, rel=0.05
-    )
+    assert float(re.search(r"at most ([\d.]+) GiB", said["memory"])[1]) == pytest.approx(held, rel=0.05)
     assert ("pinned_host" in said["memory"]) is (offload != "none")
     assert said["warm start"].startswith("30 steps of 16 completions")
 

@@ -105,9 +105,7 @@ def test_an_observation_is_not_learnt(trained):
     there = np.arange(rollouts.tokens.shape[-1]) < rollouts.lengths[..., None]
     observed = there & ~rollouts.loss_mask
     assert observed.any()
-    other = updated(
-        dataclasses.replace(rollouts, logprobs=np.where(observed, -9.0, rollouts.logprobs))
-    )
+    other = updated(dataclasses.replace(rollouts, logprobs=np.where(observed, -9.0, rollouts.logprobs)))
     np.testing.assert_array_equal(*map(_flat, (plain, other)))
     unmasked = updated(dataclasses.replace(rollouts, loss_mask=there))
     assert np.abs(_flat(unmasked) - _flat(plain)).max() > 1e-5

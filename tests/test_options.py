@@ -101,9 +101,7 @@ def test_both_players_have_the_configured_optimiser(cache, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", [{}, {"mesh.data": 2, "mesh.fsdp": 2}])
-def test_log_probs_of_the_trainer_are_the_samplers_but_for_rounding(
-    cache, tmp_path, monkeypatch, mesh
-):
+def test_log_probs_of_the_trainer_are_the_samplers_but_for_rounding(cache, tmp_path, monkeypatch, mesh):
     """In float32, where both start from the same ones: the same run, and nothing compiled in it."""
     if mesh:
         mesh = mesh | {"agent.minibatch_size": 4, "simulator.minibatch_size": 4}
@@ -124,9 +122,7 @@ def test_narrow_batches_learn_the_same(cache, tmp_path, method):
     """Completions without their padding: the same run but for rounding, in fewer tokens' time."""
     options = {"simulator.method": method, "agent.groups": "informative"}
     wide = run(cache, tmp_path / "wide", epochs=1, **options)
-    narrow = run(
-        cache, tmp_path / "narrow", epochs=1, **options, **{"limits.response_buckets": (3, 8, 16)}
-    )
+    narrow = run(cache, tmp_path / "narrow", epochs=1, **options, **{"limits.response_buckets": (3, 8, 16)})
     assert_close(wide, narrow, atol=2e-4)
 
 
@@ -142,9 +138,7 @@ def test_mixture_has_texts_of_both_writers(cache, tmp_path):
         initial = simulator.generate(contexts, key, initial=True)
         start = simulator.start_logprobs(mixed, rows)
         first = simulator.reference_logprobs(mixed, rows)
-    assert (
-        mixed.tokens.shape == initial.tokens.shape and simulator.config.num_from_initial == n // 2
-    )
+    assert mixed.tokens.shape == initial.tokens.shape and simulator.config.num_from_initial == n // 2
     # Log-probs are those of whoever wrote a text, and of the simulator as it is at the update's start.
     assert np.allclose(mixed.logprobs[:, : n // 2], start[:, : n // 2], atol=1e-4)
     assert np.allclose(mixed.logprobs[:, n // 2 :], first[:, n // 2 :], atol=1e-4)

@@ -108,6 +108,4 @@ def test_what_is_typed(typed, message):
 def test_a_run_that_has_not_finished_is_named(tmp_path):
     result = call("play", QUICK, f"--run={tmp_path}")
     assert result.returncode == 2
-    assert result.stderr == (
-        f"error: --run={tmp_path}: expected a finished run, there is no agent/ in it\n"
-    )
+    assert result.stderr == (f"error: --run={tmp_path}: expected a finished run, there is no agent/ in it\n")

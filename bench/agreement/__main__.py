@@ -38,9 +38,7 @@ def main() -> None:
     """Compares and prints, or keeps the official verdicts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suite", choices=SUITES)
-    parser.add_argument(
-        "--official", type=pathlib.Path, default=pathlib.Path(), help="directory of clones"
-    )
+    parser.add_argument("--official", type=pathlib.Path, default=pathlib.Path(), help="directory of clones")
     parser.add_argument("--seed", type=int, default=1, help="of the generators")
     parser.add_argument("--share", type=float, default=1.0, help="of the tasks, drawn by the seed")
     parser.add_argument("--keep", action="store_true", help="write the official verdicts")

@@ -39,9 +39,7 @@ def play(game: tasks.Game) -> dict[str, Any]:
     infos = textworld.EnvInfos(
         won=True, admissible_commands=True, facts=True, extras=["gamefile", "expert_plan"]
     )
-    env = AlfredExpert(
-        AlfredInfos(AlfredDemangler(PddlEnv(infos), shuffle=False)), expert_type="handcoded"
-    )
+    env = AlfredExpert(AlfredInfos(AlfredDemangler(PddlEnv(infos), shuffle=False)), expert_type="handcoded")
     with tempfile.TemporaryDirectory() as directory:
         # The expert reads its parameters from the file beside the game's.
         path = pathlib.Path(directory) / tasks.FILE
@@ -63,9 +61,7 @@ def main() -> None:
     """Plays all games that are not recorded yet."""
     version = engine.versions()["alfworld"]
     expert = f"HandCodedTWAgent of alfworld {version}, at most {MAX_STEPS} steps"
-    recorded = (
-        json.loads(WALKTHROUGHS.read_text("utf-8"))["games"] if WALKTHROUGHS.is_file() else {}
-    )
+    recorded = json.loads(WALKTHROUGHS.read_text("utf-8"))["games"] if WALKTHROUGHS.is_file() else {}
     for game in tasks.load(tasks.find_directory(), "valid_unseen"):
         if game.id not in recorded:
             recorded[game.id] = play(game)

@@ -110,9 +110,7 @@ class Official:
             return self.level_3[int(place[0])]["apis"][int(place[1])]["output"]
         reader = tasks._Reader(self.data, False)
         split = tasks.SPLITS[task.category]
-        return reader._api_turn(split.dialogues, place[0] + ".jsonl", int(place[1]), task.id)[
-            "result"
-        ]
+        return reader._api_turn(split.dialogues, place[0] + ".jsonl", int(place[1]), task.id)["result"]
 
     def manager(self, level: int, api: str) -> Any:
         """A tool manager with a fresh database (of the API that is called, and of tokens)."""

@@ -248,9 +248,7 @@ def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
 
 def _handler(module: str, name: str) -> Any:
     """A handler that has neither a model nor a server."""
-    found = getattr(
-        importlib.import_module(f"bfcl_eval.model_handler.local_inference.{module}"), name
-    )
+    found = getattr(importlib.import_module(f"bfcl_eval.model_handler.local_inference.{module}"), name)
     return found.__new__(found)
 
 

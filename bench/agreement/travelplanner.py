@@ -37,9 +37,7 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() >= share:
             continue
-        right, other = (
-            [dict(day) for day in t.answer["annotated_plan"]] for t in (task, next_task)
-        )
+        right, other = ([dict(day) for day in t.answer["annotated_plan"]] for t in (task, next_task))
         mutator = Mutator(task, world, f"agreement {seed}")
         for kind, plan in plans(right, other, mutator, rng):
             while plan and plan[-1] == {}:  # as reading a plan does, there as here
@@ -67,9 +65,7 @@ def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
     prepare(clones / "TravelPlanner", directory.resolve(), database)
     commonsense, hard = map(importlib.import_module, ("commonsense_constraint", "hard_constraint"))
     remember_searches()
-    return lambda case: _verdict(
-        official_letters(commonsense, hard, official_query(case.task), case.given)
-    )
+    return lambda case: _verdict(official_letters(commonsense, hard, official_query(case.task), case.given))
 
 
 def official_query(task: Task) -> dict[str, Any]:

@@ -120,9 +120,7 @@ def _character(gold: dict[str, str], name: str, rng: random.Random) -> str:
     text = write_call(name, gold)
     at = rng.randrange(len(text))
     return (
-        text[:at]
-        + rng.choice(("", text[at] * 2, *"()[]{}'\",=: \n\\x0"))
-        + text[at + rng.choice((0, 1)) :]
+        text[:at] + rng.choice(("", text[at] * 2, *"()[]{}'\",=: \n\\x0")) + text[at + rng.choice((0, 1)) :]
     )
 
 
@@ -150,9 +148,7 @@ def replies(text: str, other: str, rng: random.Random) -> Iterator[tuple[str, st
     yield "gold", text
     yield (
         "part",
-        " ".join(
-            rng.choice((half, words[::2], words[::-1], rng.sample(words, len(words)), words + half))
-        ),
+        " ".join(rng.choice((half, words[::2], words[::-1], rng.sample(words, len(words)), words + half))),
     )
     yield "another", rng.choice((other, f"{text} {other}", "Done.", "I am sorry."))
     marks = (

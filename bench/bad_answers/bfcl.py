@@ -99,9 +99,7 @@ def _written(calls: Calls) -> str:
     return f"[{', '.join(_call(*call) for call in calls)}]"
 
 
-def _place(
-    calls: Calls, rng: random.Random, kind: type | tuple = object
-) -> tuple[dict, str] | None:
+def _place(calls: Calls, rng: random.Random, kind: type | tuple = object) -> tuple[dict, str] | None:
     """Arguments of a call and one of their names, whose value is of a type."""
     found = [(a, k) for _, a in calls for k, v in a.items() if type(v) is kind or kind is object]
     return rng.choice(found) if found else None
@@ -164,11 +162,7 @@ def _optional(calls: Calls, task: Task, rng: random.Random, default: bool = Fals
     for name, arguments in calls:
         for tool in task.tools:
             for key, schema in tool["parameters"]["properties"].items():
-                if (
-                    tool["name"] == name
-                    and key not in arguments
-                    and ("default" in schema or not default)
-                ):
+                if tool["name"] == name and key not in arguments and ("default" in schema or not default):
                     found.append((arguments, key, schema))
     if not found:
         return None
@@ -200,9 +194,7 @@ def _positional(calls: Calls, task: Task, rng: random.Random) -> str | None:
     if not any(arguments for _, arguments in calls):
         return None
     forms = [(name, {f"*{k}": v for k, v in a.items()}) for name, a in calls]
-    first = [
-        (n, {f"*{k}" if i == 0 else k: v for i, (k, v) in enumerate(a.items())}) for n, a in calls
-    ]
+    first = [(n, {f"*{k}" if i == 0 else k: v for i, (k, v) in enumerate(a.items())}) for n, a in calls]
     mapping = [(n, {"*": values.Source(f"**{a!r}")}) for n, a in calls]
     beside = [(n, {"*": values.Source("*[1]"), **a}) for n, a in calls]
     return _written(rng.choice((forms, first, mapping, beside)))
@@ -238,9 +230,7 @@ def _json(calls: Calls, task: Task, rng: random.Random) -> str:
     objects = [{"name": name, "arguments": arguments} for name, arguments in calls]
     short = [{name: arguments} for name, arguments in calls]
     tagged = "".join(f"<tool_call>{json.dumps(each)}</tool_call>" for each in objects)
-    spaced = " ".join(
-        f"{name}({', '.join(f'{k}: {v!r}' for k, v in a.items())})" for name, a in calls
-    )
+    spaced = " ".join(f"{name}({', '.join(f'{k}: {v!r}' for k, v in a.items())})" for name, a in calls)
     forms = (json.dumps(objects), json.dumps(short), repr(short), json.dumps(objects[:1])[1:-1], tagged,
         spaced,
              json.dumps({"tool_calls": objects}), " ".join(name for name, _ in calls),
@@ -397,9 +387,7 @@ def _look_alike(text: str) -> str:
 
 
 def _near(value: Any) -> Any:
-    return (
-        value + 1 if type(value) is int else value * 1.01 + 0.01 if type(value) is float else value
-    )
+    return value + 1 if type(value) is int else value * 1.01 + 0.01 if type(value) is float else value
 
 
 # Changes of the right calls.
@@ -460,13 +448,9 @@ ANSWERS: Mapping[str, Callable[[Benchmark, Task], str | None]] = {
         task, benchmark.text(task)
     ),
     "every function that needs no argument": lambda benchmark, task: write(free(task)),
-    "every function that needs no argument, ten times": lambda benchmark, task: write(
-        10 * free(task)
-    ),
+    "every function that needs no argument, ten times": lambda benchmark, task: write(10 * free(task)),
     "the reference, and every function that needs no argument": _beside(free),
-    "the reference, and a call of every function": _beside(
-        lambda task: [guess(tool) for tool in task.tools]
-    ),
+    "the reference, and a call of every function": _beside(lambda task: [guess(tool) for tool in task.tools]),
     "a choice of two answers": lambda benchmark, task: f"{benchmark.agent_answer(task)} or []",
 }
 

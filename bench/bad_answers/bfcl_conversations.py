@@ -69,9 +69,7 @@ def _formed(kind: str, turns: list[Calls], task: Task, rng: random.Random) -> Pl
             "<tool_call>{}</tool_call>",
         )
     )
-    return [
-        [*(form.replace("{}", answer) for answer in answers[:-1]), answers[-1]] for answers in play
-    ]
+    return [[*(form.replace("{}", answer) for answer in answers[:-1]), answers[-1]] for answers in play]
 
 
 def reference_turns(task: Task, order: Mapping[str, Any]) -> list[Calls]:
@@ -222,13 +220,9 @@ def _spelling(turns: list[Calls], tools: list, rng: random.Random) -> None:
         forms = [f"{value!r} + ''", f"({value!r})", f"{value!r} * 1"]
         arguments[key] = Source(value if value.isidentifier() else rng.choice(forms))
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        arguments[key] = Source(
-            rng.choice((f"{value} + 0", f"+{value}", f"-{value}", f"({value})"))
-        )
+        arguments[key] = Source(rng.choice((f"{value} + 0", f"+{value}", f"-{value}", f"({value})")))
     elif isinstance(value, list):
-        arguments[key] = rng.choice(
-            (tuple(value), {"values": value}, Source(f"{{{str(value)[1:-1]}}}"))
-        )
+        arguments[key] = rng.choice((tuple(value), {"values": value}, Source(f"{{{str(value)[1:-1]}}}")))
     else:
         arguments[key] = Source(str(value).lower())
 

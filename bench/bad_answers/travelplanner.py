@@ -111,9 +111,7 @@ class Mutator:
     def meal_in_departure(self, plan: Plan) -> None:
         if self.query.org in self.world.database.restaurants:
             row = self._row("restaurants", self.query.org)
-            self.rng.choice([plan[0], plan[-1]])[self.rng.choice(_MEALS)] = (
-                f"{row.name}, {self.query.org}"
-            )
+            self.rng.choice([plan[0], plan[-1]])[self.rng.choice(_MEALS)] = f"{row.name}, {self.query.org}"
 
     def other_accommodation(self, plan: Plan) -> None:
         target = self._day(plan, "accommodation")["accommodation"]
@@ -248,9 +246,7 @@ class Mutator:
 
     def mixed_vehicles(self, plan: Plan) -> None:
         day = plan[0]
-        day["transportation"] = (
-            self.rng.choice(["Self-driving", "Taxi"]) + f", {day['current_city']}"
-        )
+        day["transportation"] = self.rng.choice(["Self-driving", "Taxi"]) + f", {day['current_city']}"
 
     def other_attraction(self, plan: Plan) -> None:
         day = self._day(plan, "attraction")
@@ -368,9 +364,7 @@ _REPEATS = 7
 _DOUBLES = 4
 
 
-def plans(
-    annotated: Plan, other: Plan, mutator: Mutator, rng: random.Random
-) -> Iterator[tuple[str, Plan]]:
+def plans(annotated: Plan, other: Plan, mutator: Mutator, rng: random.Random) -> Iterator[tuple[str, Plan]]:
     """(kind, plan): the right one, the planner's, another query's, none, and changes of the first two.
 
     Each kind of `KINDS` comes once, each of `CHANGES` several times, and two of `KINDS` at once some times.
@@ -447,9 +441,7 @@ def cut_names(plan: Plan, world: World) -> Plan:
                         break
         if _is_given(day["accommodation"]):
             city = name_and_city(day["accommodation"])[1]
-            day["accommodation"] = (
-                f"{_letters(world.database.accommodations[city], 'price')[0]}, {city}"
-            )
+            day["accommodation"] = f"{_letters(world.database.accommodations[city], 'price')[0]}, {city}"
     return plan
 
 

@@ -20,9 +20,7 @@ class Source:
 
 def case(value: str, rng: random.Random) -> str:
     """The text in other letters."""
-    return rng.choice(
-        (value.upper(), value.lower(), value.title(), value.swapcase(), value.capitalize())
-    )
+    return rng.choice((value.upper(), value.lower(), value.title(), value.swapcase(), value.capitalize()))
 
 
 def punctuation(value: str, rng: random.Random) -> str:
@@ -68,9 +66,7 @@ def other_text(value: str, rng: random.Random) -> str:
 
 def number(value: Any, rng: random.Random) -> Any:
     """Another number."""
-    return rng.choice(
-        (value + 1, -value, value * 10, value + 1e-9, 0, value / 100, 10**30, 1e400, value - 1)
-    )
+    return rng.choice((value + 1, -value, value * 10, value + 1e-9, 0, value / 100, 10**30, 1e400, value - 1))
 
 
 def type_of(value: Any, rng: random.Random) -> Any:

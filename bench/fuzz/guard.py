@@ -48,9 +48,7 @@ def run(function: Callable[[], str], limit: float) -> Verdict:
             outcome = function()
     except _TooLongError as error:
         where = _where(error)
-        return Verdict(
-            HANG, time.process_time() - begin, where, f"more than {limit:g} s in {where}"
-        )
+        return Verdict(HANG, time.process_time() - begin, where, f"more than {limit:g} s in {where}")
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -84,9 +82,7 @@ def _where(error: BaseException) -> str:
     return f"{pathlib.Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
 
 
-def shrink(
-    texts: Sequence[str], fails: Callable[[Sequence[str]], bool], seconds: float = 20.0
-) -> list[str]:
+def shrink(texts: Sequence[str], fails: Callable[[Sequence[str]], bool], seconds: float = 20.0) -> list[str]:
     """Shorter texts that still fail, found by leaving out ever smaller parts.
 
     Args:

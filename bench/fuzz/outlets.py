@@ -96,9 +96,7 @@ def _harmless(make: Callable[[str], str], text: str) -> str:
     page, plain = make(text), make(re.sub(r"[^\n]", "x", text))
     count = lambda text: len(re.findall(r"<[a-z!/]", text, re.IGNORECASE))  # noqa: E731
     promise(count(page) == count(plain), "other tags than those of a plain text")
-    hidden = re.search(
-        "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]", page
-    )
+    hidden = re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]", page)
     promise(not hidden, "a character that does not print")
     return "shown"
 

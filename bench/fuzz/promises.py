@@ -42,9 +42,7 @@ def check_score(score: Score) -> str:
     promise(not score.reason or bool(_REASON.fullmatch(score.reason)), f"reason {score.reason!r}")
     promise(not score.reason.startswith(_MASKED), f"an exception in score: {score.reason}")
     _check_packed(score)
-    return (
-        "success" if score.success else f"{'failure' if score.valid else 'invalid'}: {score.reason}"
-    )
+    return "success" if score.success else f"{'failure' if score.valid else 'invalid'}: {score.reason}"
 
 
 def check_messages(messages: Any) -> None:

@@ -34,9 +34,7 @@ _TASKS = 120  # of a benchmark, that texts are made for
 _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "alfworld": {},
     "alfworld:games": {"episodes": True, "eval_protocol": "episode", "played_on": "rules"},
-    "api_bank": {
-        "seed_splits": ("lv3-api-train", "level-1-api", "level-2-api", "level-1-response")
-    },
+    "api_bank": {"seed_splits": ("lv3-api-train", "level-1-api", "level-2-api", "level-1-response")},
     "bamboogle": {"seed_fraction": 0.5},
     "bamboogle:search": {"seed_fraction": 0.5, "mode": "search"},
     "bfcl": {"seed_categories": _BFCL, "eval_categories": _BFCL},
@@ -186,9 +184,7 @@ def _episodes(name: str, benchmark: Benchmark, tasks: list[Task]) -> Target:
     return Target(name, tasks, examples, run, most=8)
 
 
-def _generations(
-    name: str, benchmark: Benchmark, seeds: list[Task], held_out: list[Task]
-) -> Target:
+def _generations(name: str, benchmark: Benchmark, seeds: list[Task], held_out: list[Task]) -> Target:
     verifier = Verifier(benchmark, seeds, held_out, VerificationConfig())
 
     def run(seed: Task, written: Sequence[str]) -> str:
@@ -200,9 +196,7 @@ def _generations(
             refusal = benchmark.verify(parsed)
             if refusal is not None:
                 check_rejection(refusal)
-                promise(
-                    not refusal.detail.startswith("malformed task"), f"verify: {refusal.detail}"
-                )
+                promise(not refusal.detail.startswith("malformed task"), f"verify: {refusal.detail}")
         outcome = inspect(benchmark, text, **keys, admit=PROVEN)
         if isinstance(parsed, Task) and isinstance(outcome, Rejection):
             outcome = inspect(benchmark, text, **keys, admit=PARSED)
@@ -220,9 +214,7 @@ def _generations(
     write = lambda task: benchmark.simulator_answer(task, task)  # noqa: E731
     same = _examples(benchmark, seeds, write)
     new = _examples(benchmark, seeds, benchmark.simulator_answer)
-    return Target(
-        name, seeds, lambda seed: [*same(seed), *new(seed), *_with_tools(benchmark, seed)], run
-    )
+    return Target(name, seeds, lambda seed: [*same(seed), *new(seed), *_with_tools(benchmark, seed)], run)
 
 
 def _with_tools(benchmark: Benchmark, seed: Task) -> list[str]:

@@ -51,9 +51,7 @@ SCHEMA_WORDS = "items properties required enum default type input_parameters des
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
-_HEADER = re.compile(
-    r"^(?:New \w+|Calls|Start at|Tools|User|AI|API-Request|Action):?", re.MULTILINE
-)
+_HEADER = re.compile(r"^(?:New \w+|Calls|Start at|Tools|User|AI|API-Request|Action):?", re.MULTILINE)
 _FRAGMENTS = tuple(text for text in HOSTILE.values() if 0 < len(text) <= 40_000)
 _RAW, _RAW_IN_QUOTES = "⟦{}⟧", re.compile(r"""["']⟦(.*?)⟧["']""")  # to be written without quotes
 _LETTERS = str.maketrans("aeopcxyABEHKMTf-'\"(", "аеорсхуАВЕНКМТ𝐟–’”（")
@@ -68,9 +66,7 @@ def write(rng: random.Random, examples: Sequence[str]) -> str:
     """
     plain = bool(examples) and rng.random() < 0.7
     text = rng.choice(examples) if plain else grammatical(rng, examples)
-    kinds = (
-        (_structure,) if plain and rng.random() < 0.3 else _CHANGES
-    )  # or what is around stays right
+    kinds = (_structure,) if plain and rng.random() < 0.3 else _CHANGES  # or what is around stays right
     for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3, 5))):
         text = rng.choice(kinds)(rng, text, examples)[:MOST]
     if rng.random() < 0.0005:
@@ -102,20 +98,12 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 
 def _word(rng: random.Random, words: Sequence[str]) -> str:
-    return (
-        rng.choice(words)
-        if rng.random() < 0.9
-        else rng.choice(("f", "a", "class", "new", "_", "é", "𝐟"))
-    )
+    return rng.choice(words) if rng.random() < 0.9 else rng.choice(("f", "a", "class", "new", "_", "é", "𝐟"))
 
 
 def _string(rng: random.Random, words: Sequence[str], quotes: str = "'\"") -> str:
     quote = rng.choice(quotes)
-    inside = (
-        rng.choice(STRINGS)
-        if rng.random() < 0.3
-        else " ".join(rng.choices(words, k=rng.randint(0, 4)))
-    )
+    inside = rng.choice(STRINGS) if rng.random() < 0.3 else " ".join(rng.choices(words, k=rng.randint(0, 4)))
     return f"{quote}{inside}{quote}"
 
 
@@ -138,9 +126,7 @@ def python(rng: random.Random, words: Sequence[str], depth: int = 0) -> str:
         case 9 | 10:
             return "{" + ", ".join(f"{inner()}: {inner()}" for _ in range(rng.randint(0, 3))) + "}"
         case 11:
-            operator = rng.choice(
-                "+ - * / // % ** << >> & | ^ == < and or if in @ := . , ? ??".split()
-            )
+            operator = rng.choice("+ - * / // % ** << >> & | ^ == < and or if in @ := . , ? ??".split())
             return f"{inner()} {operator} {inner()}"
         case 12:
             return rng.choice("- + ~ not * ** lambda: await ! ++ typeof".split()) + " " + inner()
@@ -366,9 +352,7 @@ def _fence(rng, text, others):
 
 def _letters(rng, text, others):
     begin, end = _span(rng, text)
-    how = rng.choice(
-        (str.upper, str.lower, str.title, str.swapcase, lambda s: s.translate(_LETTERS))
-    )
+    how = rng.choice((str.upper, str.lower, str.title, str.swapcase, lambda s: s.translate(_LETTERS)))
     return how(text) if rng.random() < 0.3 else text[:begin] + how(text[begin:end]) + text[end:]
 
 

@@ -66,9 +66,7 @@ def not_prefixes(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
     """Records of an interrupted run that are no beginning of the reference's."""
     names = [f"{name}.jsonl" for name in RECORDS if name != "timing"]
     there = [name for name in names if (workdir / name).exists()]
-    return [
-        n for n in there if not (reference / n).read_bytes().startswith((workdir / n).read_bytes())
-    ]
+    return [n for n in there if not (reference / n).read_bytes().startswith((workdir / n).read_bytes())]
 
 
 def leftovers(*directories: pathlib.Path) -> list[str]:

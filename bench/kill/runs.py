@@ -112,9 +112,7 @@ class Harness:
                 return
             strikes = missed
 
-    def strike_one(
-        self, reference: pathlib.Path, number: int, strikes: list[Strike]
-    ) -> list[Strike]:
+    def strike_one(self, reference: pathlib.Path, number: int, strikes: list[Strike]) -> list[Strike]:
         """One run, started again after each strike; the strikes before which it had ended."""
         workdir, hits = self.out / f"struck-{number}" / "run", collections.Counter()
         missed: list[Strike] = []
@@ -124,9 +122,7 @@ class Harness:
                 continue
             if time.monotonic() > self.until:
                 break
-            code, phase, said = self.run(
-                workdir, strike, f"--config.compile_ahead={strike[1] == 'compile'}"
-            )
+            code, phase, said = self.run(workdir, strike, f"--config.compile_ahead={strike[1] == 'compile'}")
             exported = phase == "export" and (workdir / "simulator").is_dir()
             if not phase or code == 0 or (exported and code == -strike[0] != -signal.SIGKILL):
                 missed.append(strike)  # the command had ended, and its handlers were off

@@ -90,10 +90,7 @@ _STUDIES = {
     ),
     "steering": (
         {
-            **{
-                name: ARMS[name] | _STEEP
-                for name in ("hindsight", "asked", "random", "paper", "oracle")
-            },
+            **{name: ARMS[name] | _STEEP for name in ("hindsight", "asked", "random", "paper", "oracle")},
             "rwr-skills": ARMS["rwr-4"] | {"simulator.success_rate_over": "skill"} | _STEEP,
         },
         (*(("hindsight", name) for name in ("random", "paper", "asked")), ("asked", "random")),
@@ -102,10 +99,7 @@ _STUDIES = {
     "losses": (
         {
             **{loss: ARMS["random"] | {"agent.loss": loss} for loss in LOSSES},
-            **{
-                name: ARMS["random"] | {"agent.advantages": name}
-                for name in ("group", "rloo", "maxrl")
-            },
+            **{name: ARMS["random"] | {"agent.advantages": name} for name in ("group", "rloo", "maxrl")},
         },
         (("gspo", "grpo"),),
         "grpo",

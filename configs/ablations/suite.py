@@ -54,9 +54,7 @@ def get_config(arg: str = ""):
     if arg not in ("", "growth", "quick"):
         raise ValueError(f"configs/ablations/suite.py takes 'growth' or 'quick', got {arg!r}")
     if arg == "quick":
-        suite = default_suite(
-            {name: ARMS[name] for name in ("genenv", "random", "static-64")}, _QUICK
-        )
+        suite = default_suite({name: ARMS[name] for name in ("genenv", "random", "static-64")}, _QUICK)
         suite.contrasts = (("genenv", "random"), ("genenv", "static-64"))
         suite.seeds = (0, 1)
     elif arg == "growth":

@@ -157,9 +157,7 @@ class Benchmark(abc.ABC):
         """A random task of the given difficulty that passes `verify` and is not held out."""
         raise NotImplementedError(f"{self.name} draws no tasks")
 
-    def demonstrations(
-        self, rng: np.random.Generator
-    ) -> Iterator[tuple[list[Message], Any]] | None:
+    def demonstrations(self, rng: np.random.Generator) -> Iterator[tuple[list[Message], Any]] | None:
         """Endless (messages, completion) pairs for a warm start; None: they are made from the seed tasks."""
         return None
 
@@ -427,9 +425,7 @@ class Benchmark(abc.ABC):
         None (the default): it reads no files of answers, or not to this task.
         """
 
-    def read_official(
-        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
-    ) -> tuple[str, str] | None:
+    def read_official(self, row: Mapping[str, Any], tasks: Mapping[str, Task]) -> tuple[str, str] | None:
         """Inverse of `official_row`: the task's id, and an answer that `score` reads; None: another task's.
 
         tasks: by id.  Raises ValueError that says what was expected in the row.

@@ -50,9 +50,7 @@ def reference(benchmark: Benchmark, task: Task) -> tuple[list[Message], Completi
     return benchmark.agent_messages(task), benchmark.agent_answer(task)
 
 
-def play(
-    benchmark: Benchmark, task: Task, answers: Sequence[str]
-) -> tuple[list[Message], Transcript]:
+def play(benchmark: Benchmark, task: Task, answers: Sequence[str]) -> tuple[list[Message], Transcript]:
     """Plays an episode with the given answers until it ends; returns its opening and the transcript.
 
     Raises ValueError if the conversation does not only grow, or nothing is answered.
@@ -77,9 +75,7 @@ def play(
     return opening, Transcript(tuple(given), tuple(replies))
 
 
-def endless(
-    benchmark: Benchmark, rng: np.random.Generator
-) -> Iterator[tuple[list[Message], Completion]]:
+def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[list[Message], Completion]]:
     """Endless (messages, completion) pairs for both roles: the benchmark's own `demonstrations`.
 
     If it has none, the agent's pairs are seed tasks with their reference answers, and the simulator's pairs
@@ -148,9 +144,7 @@ def seed_demonstrations(
     return found
 
 
-def _variations(
-    benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int
-) -> tuple[str, ...]:
+def _variations(benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int) -> tuple[str, ...]:
     """The first `most` tasks that pass as variations of `seed`, as the simulator's text."""
     texts = (
         text

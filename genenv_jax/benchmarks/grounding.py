@@ -20,9 +20,7 @@ from typing import Any
 from genenv_jax.benchmarks.task import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDED, Rejection
 from genenv_jax.benchmarks.wording import fold, letters, readings, words
 
-_MONTHS = (
-    "january february march april may june july august september october november december".split()
-)
+_MONTHS = "january february march april may june july august september october november december".split()
 _MONTH = {name: str(i) for i, month in enumerate(_MONTHS, 1) for name in (month, month[:3])}
 _AFTER_NOON = {"pm", "p", "afternoon", "evening", "tonight"}
 _FUNCTION_WORDS = frozenset(

@@ -13,9 +13,7 @@ from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Message, Re
 
 TOOLS, TASK, ANSWER = "New Tools:", "New Task:", "New Answer:"
 SAME = "same"  # written instead of tools: use the seed's
-_SAME = re.compile(
-    r"[\W_]*(?:the )?same(?: (?:tools|functions|apis))?[\W_]*", re.IGNORECASE | re.ASCII
-)
+_SAME = re.compile(r"[\W_]*(?:the )?same(?: (?:tools|functions|apis))?[\W_]*", re.IGNORECASE | re.ASCII)
 
 
 def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Message]:

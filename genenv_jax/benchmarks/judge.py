@@ -78,9 +78,7 @@ class EndpointJudge:
             import openai
 
             key = os.environ.get("OPENAI_API_KEY") or "none"
-            self._client = openai.OpenAI(
-                base_url=self.url, api_key=key, timeout=_SECONDS, max_retries=1
-            )
+            self._client = openai.OpenAI(base_url=self.url, api_key=key, timeout=_SECONDS, max_retries=1)
         reply = self._client.chat.completions.create(
             model=self.model,
             messages=[{"role": "user", "content": prompt}],

@@ -128,9 +128,7 @@ def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
     Servers and some families replace the dots of a name by "_"; this is undone if it is unambiguous.
     """
     types = {
-        str(tool.get("name")): {
-            name: str(json_schema(of)["type"]) for name, of in _properties(tool).items()
-        }
+        str(tool.get("name")): {name: str(json_schema(of)["type"]) for name, of in _properties(tool).items()}
         for tool in tools
     }
     found = read_calls(text, types)

@@ -25,9 +25,7 @@ class Tasks(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
     VERSION = tfds.core.Version("1.0.0")
 
-    def __init__(
-        self, name: str, version: str, directory: pathlib.Path, data_dir: str | None = None
-    ):
+    def __init__(self, name: str, version: str, directory: pathlib.Path, data_dir: str | None = None):
         """What prepares the data set from the benchmark's files in `directory`.
 
         Args:

@@ -177,12 +177,8 @@ if __name__ == "__main__":
         "role", AGENT, [AGENT, SIMULATOR], "Answer held-out tasks, or write tasks from the seeds."
     )
     flags.DEFINE_string("model", "", "Model directory or hub id; empty: the configuration's own.")
-    flags.DEFINE_string(
-        "run", "", "Workdir of a finished run, whose player in this role is scored."
-    )
-    flags.DEFINE_string(
-        "endpoint", "", "Base URL of a server that speaks OpenAI's chat completions."
-    )
+    flags.DEFINE_string("run", "", "Workdir of a finished run, whose player in this role is scored.")
+    flags.DEFINE_string("endpoint", "", "Base URL of a server that speaks OpenAI's chat completions.")
     flags.DEFINE_string("endpoint_model", "", "Name of the model on that server.")
     flags.DEFINE_integer("endpoint_concurrency", 8, "Requests on their way at the same time.", 1)
     flags.DEFINE_integer(

@@ -60,9 +60,7 @@ def evaluate_agent(
     if warning := cut_off(attempts, reached):
         progress.line(warning)
         if limits.agent_episode:
-            progress.line(
-                f"or, in episodes, at config.limits.agent_episode = {limits.agent_episode}"
-            )
+            progress.line(f"or, in episodes, at config.limits.agent_episode = {limits.agent_episode}")
     about = {
         "benchmark": benchmark.name,
         "model": model,

@@ -56,9 +56,7 @@ class EvaluationConfig(Settings):
     def __post_init__(self):
         super().__post_init__()
         if not self.sampled and not self.greedy:
-            raise ValueError(
-                "sampled = 0 and greedy = False: expected at least one answer to a task"
-            )
+            raise ValueError("sampled = 0 and greedy = False: expected at least one answer to a task")
 
     def modes(self) -> dict[str, tuple[int, float]]:
         """(samples, temperature) by mode: "sampled", "greedy"."""
@@ -93,9 +91,7 @@ def evaluate(
     reasons = [a.score.reason for of in attempts for a in of]
     failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
     metrics = evaluation_metrics(benchmark, attempts) | dict(failed)
-    return metrics | thoughts.lengths(
-        [said for of in attempts for a in of for said in a.answers]
-    ), attempts
+    return metrics | thoughts.lengths([said for of in attempts for a in of for said in a.answers]), attempts
 
 
 def beside(benchmark: Benchmark, task: Task) -> dict[str, str]:
@@ -200,9 +196,7 @@ class HeldOut:
                 )
             metrics |= {metric_name(mode, name): value for name, value in scores.items()}
             answers = [a for of in attempts for a in of]
-            session.sample(
-                f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record())
-            )
+            session.sample(f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record()))
             # Prefer the greedy answers: they are the same for the same agent.
             if mode == "greedy" or "greedy" not in self._samplers:
                 self._keep(step, mode, attempts)

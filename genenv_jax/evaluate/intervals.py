@@ -56,9 +56,7 @@ def evaluation_metrics(benchmark: Benchmark, attempts: Attempts) -> dict[str, fl
         powers = {2**i for i in range(samples.bit_length())}
         for k in sorted(k for k in powers | {samples} if k <= samples):
             metrics[f"{prefix}pass@{k}"] = float(
-                np.mean(
-                    [pass_at_k(len(of), sum(a.score.success for a in of), k) for of in attempts]
-                )
+                np.mean([pass_at_k(len(of), sum(a.score.success for a in of), k) for of in attempts])
             )
     return metrics
 
@@ -76,10 +74,7 @@ def share_sizes(benchmark: Benchmark, attempts: Attempts) -> dict[str, int]:
     def metrics(failed: Sequence[Attempt], right: Sequence[Attempt]) -> dict[str, float]:
         told = [(a, False) for a in failed] + [(a, True) for a in right]
         return benchmark.aggregate(
-            [
-                (a.task, dataclasses.replace(a.score, reward=float(won), success=won))
-                for a, won in told
-            ]
+            [(a.task, dataclasses.replace(a.score, reward=float(won), success=won)) for a, won in told]
         )
 
     for first, *_ in attempts:

@@ -148,9 +148,7 @@ def make_plan(config: ConfigDict) -> Plan:
         where = f"config.arms.{arm}"
         for key in own:
             if key in suite.overrides:
-                raise ValueError(
-                    f"{where}.{key}: config.overrides sets it too; expected one of them"
-                )
+                raise ValueError(f"{where}.{key}: config.overrides sets it too; expected one of them")
         if "seed" in own or "seed" in suite.overrides:
             raise ValueError(f"{where}: seed is set; expected none, the seeds are config.seeds")
         try:
@@ -194,20 +192,14 @@ def _suite(given: Mapping[str, Any]) -> Suite:
     suite = check_group(Suite, plain, "config")
     for name, arm in suite.arms.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"config.arms: {name!r} names a directory: expected letters, digits, _ + = , -"
-            )
+            raise ValueError(f"config.arms: {name!r} names a directory: expected letters, digits, _ + = , -")
         if not isinstance(arm, Mapping):
-            raise ValueError(
-                f"config.arms.{name} = {arm!r}: expected settings on top of config.base"
-            )
+            raise ValueError(f"config.arms.{name} = {arm!r}: expected settings on top of config.base")
     arms, seeds = {name: flatten(arm) for name, arm in suite.arms.items()}, suite.seeds
     if not arms:
         raise ValueError("config.arms is empty: expected names, and what each arm sets")
     if min(seeds, default=-1) < 0 or len(set(seeds)) < len(seeds):
-        raise ValueError(
-            f"config.seeds = {seeds!r}: expected integers, at least 0, each of them once"
-        )
+        raise ValueError(f"config.seeds = {seeds!r}: expected integers, at least 0, each of them once")
     if not re.fullmatch(r"eval/[^/]+/[^/]+/.+", suite.metric):
         raise ValueError(
             f"config.metric = {suite.metric!r}: expected eval/<split>/<mode>/<metric> of metrics.jsonl"
@@ -225,13 +217,9 @@ def _suite(given: Mapping[str, Any]) -> Suite:
                 raise ValueError(f"config.contrasts: {name!r}: expected one of {list(arms)}")
     contrasts = tuple(map(tuple, contrasts))
     if len(set(contrasts)) < len(contrasts):
-        raise ValueError(
-            "config.contrasts: expected each of them once, Holm's correction counts them"
-        )
+        raise ValueError("config.contrasts: expected each of them once, Holm's correction counts them")
     if suite.threshold_arm not in arms:
-        raise ValueError(
-            f"config.threshold_arm = {suite.threshold_arm!r}: expected one of {list(arms)}"
-        )
+        raise ValueError(f"config.threshold_arm = {suite.threshold_arm!r}: expected one of {list(arms)}")
     overrides = flatten(suite.overrides)
     return dataclasses.replace(suite, arms=arms, overrides=overrides, contrasts=contrasts)
 
@@ -305,8 +293,7 @@ def arm_differences(plan: Plan) -> dict[str, dict[str, str]]:
     The first arm maps every setting in which another arm differs to its own value.
     """
     arms = {
-        arm: {key: json.dumps(value) for key, value in config.items()}
-        for arm, config in plan.configs.items()
+        arm: {key: json.dumps(value) for key, value in config.items()} for arm, config in plan.configs.items()
     }
     first = next(iter(arms.values()))
     differences = {

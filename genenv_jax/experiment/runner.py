@@ -122,9 +122,7 @@ class Runner:
                 pass_fds=(lock,),
             )
         self._children.append(_Child(arm, seed, directory, process, time.monotonic()))
-        self._say(
-            f"{arm} seed {seed}: " + (f"continues after epoch {before}" if before else "starts")
-        )
+        self._say(f"{arm} seed {seed}: " + (f"continues after epoch {before}" if before else "starts"))
 
     def _collect(self, child: _Child, left: Sequence[tuple[str, int]]) -> None:
         """Records the outcome of a run that has ended."""
@@ -200,8 +198,6 @@ def tail(path: pathlib.Path, lines: int = _TAIL) -> list[str]:
         file.seek(max(0, path.stat().st_size - 16_384))
         text = file.read().decode("utf-8", "replace")
         parts = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-        shown = [
-            "".join(c for c in part if c.isprintable())[:300] for part in parts if part.strip()
-        ]
+        shown = ["".join(c for c in part if c.isprintable())[:300] for part in parts if part.strip()]
         return shown[-lines:]
     return []

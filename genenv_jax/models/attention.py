@@ -38,8 +38,7 @@ def check_attention(implementation: str, dtype: str) -> None:
     """
     if implementation not in ("xla", *_KERNELS):
         raise ValueError(
-            f"attention = {implementation!r} is not supported; expected one of "
-            f"{sorted(['xla', *_KERNELS])}"
+            f"attention = {implementation!r} is not supported; expected one of {sorted(['xla', *_KERNELS])}"
         )
     if implementation == "cudnn":
         check_cudnn_dtype(dtype)
@@ -108,9 +107,7 @@ def _join(past: list[Segment], b: int) -> SharedPast | None:
     return SharedPast(k, v, jnp.concatenate(valid, axis=1))
 
 
-def _plain_attention(
-    q: Array, k: Array, v: Array, past: list[Segment], window: Array | int | None
-) -> Array:
+def _plain_attention(q: Array, k: Array, v: Array, past: list[Segment], window: Array | int | None) -> Array:
     """Attention as matrix products, in blocks of queries if the scores would take much memory."""
     _, g, t, _, _ = q.shape
     keys = t + sum(segment[0].shape[2] for segment in past)
@@ -142,10 +139,7 @@ def _blocked_attention(
     # Masks with a query axis are cut into blocks; the others are the same for every block.
     by_query = [split(mask) if mask.shape[2] == t else None for *_, mask in past]
     # In float32, so that gradients of keys and values are summed over blocks in float32.
-    wide = [
-        (keys.astype(jnp.float32), values.astype(jnp.float32))
-        for keys, values, *_ in (*past, (k, v))
-    ]
+    wide = [(keys.astype(jnp.float32), values.astype(jnp.float32)) for keys, values, *_ in (*past, (k, v))]
 
     def attend_block(args):
         start, queries, masks = args
@@ -210,7 +204,5 @@ def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:
         weights = jnp.exp(scores - top.transpose(layout))
         total = total + jnp.sum(weights, axis=-1, keepdims=True).transpose(inverse)
         out = weights.astype(q.dtype).reshape(*batch, -1, weights.shape[-1]) @ values
-        weighted = weighted + out.reshape(*weights.shape[:-1], h).transpose(inverse).astype(
-            jnp.float32
-        )
+        weighted = weighted + out.reshape(*weights.shape[:-1], h).transpose(inverse).astype(jnp.float32)
     return (weighted / total).astype(q.dtype).reshape(b, g, t, n, h)

@@ -40,9 +40,7 @@ def repeat_heads(tree: Tree, heads: int) -> Tree:
     return jax.tree.map(lambda x: jnp.repeat(x, heads // x.shape[-2], axis=-2), tree)
 
 
-def decode_attention(
-    q: Array, k: Array, v: Array, past: Sequence[tuple[CacheSegment, Array]]
-) -> Array:
+def decode_attention(q: Array, k: Array, v: Array, past: Sequence[tuple[CacheSegment, Array]]) -> Array:
     """Attention of one new token per row to the caches and itself, under one softmax.
 
     The parts share only the softmax's maximum and sum, as in `attention.attend`.

@@ -47,9 +47,7 @@ class GroupMask(splash.Mask):
         return own, self.prompt + own
 
     def __getitem__(self, index: tuple[slice, slice]) -> np.ndarray:
-        queries, keys = (
-            np.arange(size)[part] for size, part in zip(self.shape, index, strict=True)
-        )
+        queries, keys = (np.arange(size)[part] for size, part in zip(self.shape, index, strict=True))
         queries, keys = queries[:, None], keys[None] - self.prompt
         same_row = queries // self.length == keys // self.length
         return (keys < 0) | (same_row & (keys <= queries))
@@ -86,9 +84,7 @@ def splash_attention(
         k = jnp.concatenate([_sequence(past.k[:, None], prompt), k], axis=2)
         v = jnp.concatenate([_sequence(past.v[:, None], prompt), v], axis=2)
         # Keys with id 1 are hidden.  Every query still sees at least its own key.
-        hidden = jnp.pad(
-            ~past.valid, [(0, 0), (0, prompt - past.valid.shape[1])], constant_values=True
-        )
+        hidden = jnp.pad(~past.valid, [(0, 0), (0, prompt - past.valid.shape[1])], constant_values=True)
         hidden = jnp.pad(hidden.astype(jnp.int32), [(0, 0), (0, g * length)])
         segment_ids = splash.SegmentIds(q=jnp.zeros((b, g * length), jnp.int32), kv=hidden)
     kernel = splash.make_splash_mha_single_device(

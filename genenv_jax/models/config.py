@@ -168,9 +168,7 @@ class TransformerConfig:
             mlp_bias=family.mlp_bias_option and bool(config.get("mlp_bias")),
             qk_norm=family.qk_norm,
             # YaRN extends the context without changing max_position_embeddings.
-            max_positions=max(
-                config["max_position_embeddings"], scaling.max_positions if scaling else 0
-            ),
+            max_positions=max(config["max_position_embeddings"], scaling.max_positions if scaling else 0),
             **(_gemma(config) if family.gemma else {}),
             **options,
         )
@@ -202,9 +200,7 @@ class Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "qwen2": Family(
-        "Qwen2ForCausalLM", qkv_bias=True, defaults={"max_position_embeddings": 32_768}
-    ),
+    "qwen2": Family("Qwen2ForCausalLM", qkv_bias=True, defaults={"max_position_embeddings": 32_768}),
     "qwen3": Family(
         "Qwen3ForCausalLM",
         attention_bias_option=True,
@@ -298,9 +294,7 @@ def _check_supported(config: Mapping[str, Any], family: Family) -> None:
         known = {FULL, SLIDING} if family.gemma else {FULL}
         if other := sorted({str(kind) for kind in types} - known):
             expected = " or ".join(map(repr, sorted(known)))
-            raise ValueError(
-                f"layer_types {other} are not supported; expected {expected} everywhere"
-            )
+            raise ValueError(f"layer_types {other} are not supported; expected {expected} everywhere")
         if len(types) != config["num_hidden_layers"]:
             raise ValueError(
                 f"layer_types has {len(types)} entries; expected {config['num_hidden_layers']}, "

@@ -355,8 +355,7 @@ class LanguageModel:
         if self._result_keys is None:
             return results_as_users(messages)
         return [
-            {**self._result_keys, **message} if message["role"] == TOOL else message
-            for message in messages
+            {**self._result_keys, **message} if message["role"] == TOOL else message for message in messages
         ]
 
     def _encode_marked(self, text: str, contents: Sequence[str], secret: str) -> list[int]:
@@ -424,11 +423,7 @@ class LanguageModel:
             except ValueError:
                 continue
             named = {self.tokenizer.bos_token_id, self.pad_id, *self.eos_ids}
-            return {
-                token: number
-                for token, number in special.items()
-                if token in text or number in named
-            }
+            return {token: number for token, number in special.items() if token in text or number in named}
         return special
 
     def _render(self, messages: Sequence[Mapping[str, Any]]) -> str:
@@ -445,9 +440,7 @@ class LanguageModel:
                 enable_thinking=self.thinking,
             )
         except Exception as error:  # a template is a program and may raise anything
-            raise ValueError(
-                f"{self.path}: the chat template refuses the messages: {error}"
-            ) from error
+            raise ValueError(f"{self.path}: the chat template refuses the messages: {error}") from error
 
 
 def results_as_users(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -41,9 +41,7 @@ def device_memory() -> int:
 def check_memory(what: str, needed: float, advice: str = "") -> None:
     """Raises ValueError if a device has less than the `needed` bytes.  advice: what takes less."""
     if needed > (there := device_memory()):
-        raise ValueError(
-            f"{what}: {size_text(needed)} on each device, which has {size_text(there)}{advice}"
-        )
+        raise ValueError(f"{what}: {size_text(needed)} on each device, which has {size_text(there)}{advice}")
 
 
 def size_text(count: float) -> str:

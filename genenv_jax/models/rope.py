@@ -16,9 +16,7 @@ def rope_tables(
 
     positions: integers (b, g, t).  Returns two arrays (b, g, t, 1, h / 2).
     """
-    angle = positions[..., None, None].astype(jnp.float32) * inverse_frequencies(
-        head_dim, theta, scaling
-    )
+    angle = positions[..., None, None].astype(jnp.float32) * inverse_frequencies(head_dim, theta, scaling)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     if scaling is not None and scaling.attention_factor != 1:
         cos, sin = cos * scaling.attention_factor, sin * scaling.attention_factor

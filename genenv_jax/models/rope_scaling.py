@@ -189,12 +189,8 @@ def _scaling(config: Mapping[str, Any], where: str) -> RopeScaling | None:
     if rope_type == "llama3":
         low, high = number("low_freq_factor"), number("high_freq_factor")
         if not high > low:
-            raise ValueError(
-                f"{where}: high_freq_factor = {high:g} must be above low_freq_factor = {low:g}"
-            )
-        return RopeScaling(
-            "llama3", number("factor"), length, low_freq_factor=low, high_freq_factor=high
-        )
+            raise ValueError(f"{where}: high_freq_factor = {high:g} must be above low_freq_factor = {low:g}")
+        return RopeScaling("llama3", number("factor"), length, low_freq_factor=low, high_freq_factor=high)
     factor = number("factor", default=(config.get("max_position_embeddings") or 0) / length)
     truncate = given.get("truncate", True)
     if not isinstance(truncate, bool):

@@ -103,9 +103,7 @@ def completion_logprobs(
         rows = batch.completions if c % 128 == 0 else batch.completions[:, :, :-1]
         positions = batch.prompt_lengths[:, None, None] + jnp.arange(rows.shape[-1])
         positions = jnp.broadcast_to(positions, rows.shape)
-        hidden, rest = model.apply(
-            weights, *prompts, prompt_places, rows, positions, method="grouped"
-        )
+        hidden, rest = model.apply(weights, *prompts, prompt_places, rows, positions, method="grouped")
     else:
         hidden, _ = model.apply(weights, *prompts)
     last = jnp.take_along_axis(hidden[:, 0], (batch.prompt_lengths - 1)[:, None, None], axis=1)
@@ -123,9 +121,7 @@ def completion_logprobs(
     rows = hidden.reshape(b, g * c, -1), batch.completions.reshape(b, g * c)
     if g * c > width:
         pad = -(g * c) % width
-        rows = jax.tree.map(
-            lambda x: jnp.pad(x, [(0, 0), (0, pad)] + [(0, 0)] * (x.ndim - 2)), rows
-        )
+        rows = jax.tree.map(lambda x: jnp.pad(x, [(0, 0), (0, pad)] + [(0, 0)] * (x.ndim - 2)), rows)
         chunks = jax.tree.map(lambda x: x.reshape(b, -1, width, *x.shape[2:]).swapaxes(0, 1), rows)
         # Recompute in the backward pass, so that only one chunk of logits is ever alive.
         chunks = jax.lax.map(jax.checkpoint(score), chunks)

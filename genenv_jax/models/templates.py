@@ -36,9 +36,7 @@ def _conversations() -> list[dict[str, Any]]:
     tools = [{"type": "function", "function": _FUNCTION}]
     tried = []
     for text in ("a", _WORDS):
-        system, user, answer = (
-            {"role": role, "content": text} for role in ("system", "user", "assistant")
-        )
+        system, user, answer = ({"role": role, "content": text} for role in ("system", "user", "assistant"))
         called = [user, {**answer, "tool_calls": [call]}, result, answer]
         for messages in ([user], [user, *[answer, user] * 8], called):
             for before in ([], [system]):

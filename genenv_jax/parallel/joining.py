@@ -55,9 +55,7 @@ def initialize(
     given = [flag for flag, value in flags.items() if value is not None]
     absent = [flag for flag, value in flags.items() if value is None]
     if auto and given:
-        raise ValueError(
-            f"--distributed=auto finds the processes by itself: expected no {', '.join(given)}"
-        )
+        raise ValueError(f"--distributed=auto finds the processes by itself: expected no {', '.join(given)}")
     if not (auto or given):
         return
     if given and absent:
@@ -110,8 +108,7 @@ def _split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ValueError(
-            f"--coordinator_address={address}: expected host:port, with a free port of process 0's "
-            "host"
+            f"--coordinator_address={address}: expected host:port, with a free port of process 0's host"
         )
     return host.strip("[]"), int(port)
 

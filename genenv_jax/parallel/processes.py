@@ -158,16 +158,12 @@ def same_everywhere(name: str, text: str) -> None:
     """
     if process_count() == 1:
         return
-    lines = itertools.zip_longest(
-        agree(name, text).splitlines(), text.splitlines(), fillvalue="(nothing)"
-    )
+    lines = itertools.zip_longest(agree(name, text).splitlines(), text.splitlines(), fillvalue="(nothing)")
     difference = next(([a, b] for a, b in lines if a != b), None)
     answers = [json.loads(line) for line in gather(f"{name}?", json.dumps(difference))]
     differ = [(i, answer) for i, answer in enumerate(answers) if answer]
     if differ:
-        where = "; ".join(
-            f"process {i} has {b!r} where process 0 has {a!r}" for i, (a, b) in differ
-        )
+        where = "; ".join(f"process {i} has {b!r} where process 0 has {a!r}" for i, (a, b) in differ)
         raise ValueError(f"{name} differs between the processes: {where}; expected the same in all")
 
 

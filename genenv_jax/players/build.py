@@ -129,9 +129,7 @@ class ModelOnMesh:
             return self.abstract(param_shapes(config), self.shardings(config), jnp.dtype(dtype))
         return self.model.load_params(self.shardings(config), dtype)
 
-    def abstract(
-        self, shapes: Params, shardings: Params | None, dtype: jnp.dtype | None = None
-    ) -> Params:
+    def abstract(self, shapes: Params, shardings: Params | None, dtype: jnp.dtype | None = None) -> Params:
         """Arrays without values, of `dtype` if it is given, on the mesh or on one device."""
         one = SingleDeviceSharding(jax.devices()[0])
         shardings = shardings or jax.tree.map(lambda x: one, shapes)
@@ -153,9 +151,7 @@ def open_mesh(config: Config) -> Mesh:
     return mesh
 
 
-def open_model(
-    config: Config, path: str | os.PathLike[str], mesh: Mesh, weights: bool = True
-) -> ModelOnMesh:
+def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh, weights: bool = True) -> ModelOnMesh:
     """Reads the model in the directory `path`, except for its weights.
 
     weights: see `ModelOnMesh`.

@@ -155,9 +155,7 @@ class Endpoint:
         except self._unreachable as error:
             cause = error.__cause__ or error
             if not type(cause).__name__.startswith("Read"):  # a read error means it connected
-                raise EndpointError(
-                    f"{self.url}: no server can be reached there ({_root(cause)})"
-                ) from error
+                raise EndpointError(f"{self.url}: no server can be reached there ({_root(cause)})") from error
         except self._failures:
             pass
 
@@ -183,9 +181,7 @@ class Endpoint:
                 return self._known[digest]
             if self._budget and self._spent >= self._budget:
                 kept = f"; the answers so far are kept in {self._cache.path}" if self._cache else ""
-                raise BudgetSpent(
-                    f"{self._spent} tokens are spent, the limit is {self._budget}{kept}"
-                )
+                raise BudgetSpent(f"{self._spent} tokens are spent, the limit is {self._budget}{kept}")
         try:
             response = self._create(request)
         except self._failures as error:
@@ -311,9 +307,7 @@ def _read_cache(file: JsonLines) -> Iterator[tuple[str, Answer]]:
                 raise TypeError("expected a text and numbers of tokens")
             yield request, answer
         except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{file.path}:{number}: damaged answer ({error}); delete the line"
-            ) from None
+            raise ValueError(f"{file.path}:{number}: damaged answer ({error}); delete the line") from None
 
 
 def _answer(response: Any, url: str) -> Answer:

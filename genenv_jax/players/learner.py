@@ -33,9 +33,7 @@ class TrainState(NamedTuple):
     step: Array
 
 
-def init_state(
-    params: Params, optimizer: optax.GradientTransformation, *, copy: bool = True
-) -> TrainState:
+def init_state(params: Params, optimizer: optax.GradientTransformation, *, copy: bool = True) -> TrainState:
     """A new state, whose moments are sharded like the parameters.
 
     Updates donate the state: without `copy`, the first update destroys `params`.  Abstract parameters, as of
@@ -59,9 +57,7 @@ def init_state(
     return TrainState(params, *init(params))
 
 
-def state_shardings(
-    params: Params, shardings: Params, optimizer: optax.GradientTransformation
-) -> TrainState:
+def state_shardings(params: Params, shardings: Params, optimizer: optax.GradientTransformation) -> TrainState:
     """Shardings of a train state: moments are sharded like their parameters, counters replicated.
 
     params: arrays or ShapeDtypeStructs.  shardings: a NamedSharding for each of them.
@@ -84,9 +80,7 @@ def _map_moments(moments: Callable, others: Callable, opt_state: Any, params: Pa
     def like_params(x) -> bool:
         return jax.tree.structure(x) == structure
 
-    return jax.tree.map(
-        lambda x: moments(x) if like_params(x) else others(x), opt_state, is_leaf=like_params
-    )
+    return jax.tree.map(lambda x: moments(x) if like_params(x) else others(x), opt_state, is_leaf=like_params)
 
 
 def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
@@ -221,9 +215,7 @@ def make_rwr_step(
 
         def loss_fn(params, part: RWRBatch):
             logp, _ = completion_logprobs(join(frozen, params), part.generations, config)
-            return rwr.rwr_loss(
-                logp, part.ref_logp, part.weights, part.generations.mask, total, kl_coef
-            )
+            return rwr.rwr_loss(logp, part.ref_logp, part.weights, part.generations.mask, total, kl_coef)
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
         gradient = stored_params(gradient, config)
@@ -245,9 +237,7 @@ def make_rwr_step(
             scale, again = jax.lax.optimization_barrier((scale, gradient))
             params = jax.tree.map(lambda x: x.astype(config.dtype), stepped(scale, again)[0])
             # As in the gradient, hold only one part's activations at a time.
-            logp = jax.lax.map(
-                lambda part: completion_logprobs(join(frozen, params), part, config)[0], parts
-            )
+            logp = jax.lax.map(lambda part: completion_logprobs(join(frozen, params), part, config)[0], parts)
             logp = logp.reshape(mask.shape)
             return rwr.update_kl(logp, batch.start_logp, batch.own, mask)
 

@@ -58,9 +58,7 @@ def _up_to(limit: int, sizes: Sequence[int]) -> tuple[int, ...]:
     return (*sorted({size for size in sizes if size < limit}), limit)
 
 
-def check_length(
-    model: LanguageModel, limit: int, benchmark: Benchmark, task: Task
-) -> Rejection | None:
+def check_length(model: LanguageModel, limit: int, benchmark: Benchmark, task: Task) -> Rejection | None:
     """A rejection if the agent's prompt for the task exceeds `limit` tokens, else None."""
     length = len(model.encode_messages(benchmark.agent_messages(task)))
     if length > limit:

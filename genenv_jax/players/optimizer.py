@@ -66,9 +66,7 @@ def make_optimizer(
       moments: type of both moments between steps.
       grad_clip: the gradient's largest global norm; 0: no limit.
     """
-    adamw = optax.adamw(
-        config.schedule(learning_rate), b2=config.b2, weight_decay=config.weight_decay
-    )
+    adamw = optax.adamw(config.schedule(learning_rate), b2=config.b2, weight_decay=config.weight_decay)
     if moments != "float32":
         adamw = store_rounded(adamw)
     return optax.chain(_clip(grad_clip), adamw)
@@ -106,9 +104,7 @@ def _matrices(params: Params) -> Any:
         if names[0] != "layers" or names[-1] != "kernel":
             return None
         contracted = 2 if names[-2] == "o" else 1  # heads and their width
-        return MuonDimensionNumbers(
-            tuple(range(1, 1 + contracted)), tuple(range(1 + contracted, x.ndim))
-        )
+        return MuonDimensionNumbers(tuple(range(1, 1 + contracted)), tuple(range(1 + contracted, x.ndim)))
 
     return jax.tree_util.tree_map_with_path(axes, params)
 

@@ -165,9 +165,7 @@ class Player:
             for group in self.groups
         ]
 
-    def minibatch(
-        self, rollouts: Rollouts, rows: Sequence[int], *arrays: np.ndarray | None
-    ) -> tuple:
+    def minibatch(self, rollouts: Rollouts, rows: Sequence[int], *arrays: np.ndarray | None) -> tuple:
         """A mini-batch of rollouts and the same rows of `arrays`, padded with zeros; host arrays.
 
         arrays: (N, g, c), cut to the mini-batch's width, or (N, g); None stays None.

@@ -169,9 +169,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.from_string(
-        pathlib.Path(__file__).with_name("card.jinja").read_text(encoding="utf-8")
-    )
+    return environment.from_string(pathlib.Path(__file__).with_name("card.jinja").read_text(encoding="utf-8"))
 
 
 def _base(config: Config) -> str:
@@ -218,9 +216,7 @@ def _shown(value: Any) -> str:
 
 def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
     """The first and the last evaluation: their accuracies if there are any, else all metrics."""
-    evaluated = [
-        step for step, record in metrics.items() if any(n.startswith("eval/") for n in record)
-    ]
+    evaluated = [step for step, record in metrics.items() if any(n.startswith("eval/") for n in record)]
     if not evaluated:
         return None
     first, last = metrics[evaluated[0]], metrics[evaluated[-1]]

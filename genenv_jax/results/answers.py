@@ -24,9 +24,7 @@ _CHANGES = {
 }
 
 
-def read_answers(
-    workdir: str | os.PathLike[str], mode: str = "greedy"
-) -> dict[str, Mapping[str, Any]]:
+def read_answers(workdir: str | os.PathLike[str], mode: str = "greedy") -> dict[str, Mapping[str, Any]]:
     """Task id to its first answer in that mode, from a `genenv_jax.evaluate` workdir's predictions.jsonl.
 
     Raises:
@@ -94,11 +92,7 @@ def verdict(record: Mapping[str, Any]) -> tuple[str, str]:
 
 def verdict_of(record: Mapping[str, Any]) -> str:
     """Why an answer failed, or "success"."""
-    return (
-        "success"
-        if record.get("success") is True
-        else bounded(record.get("reason") or "failure", 80)
-    )
+    return "success" if record.get("success") is True else bounded(record.get("reason") or "failure", 80)
 
 
 def answer_text(record: Mapping[str, Any], limit: int) -> str:
@@ -121,11 +115,7 @@ def detail_text(record: Mapping[str, Any]) -> str:
     detail = record.get("detail")
     if not isinstance(detail, Mapping):
         return ""
-    facts = (
-        f"{name} {value}"
-        for name, value in detail.items()
-        if not isinstance(value, (Mapping, list))
-    )
+    facts = (f"{name} {value}" for name, value in detail.items() if not isinstance(value, (Mapping, list)))
     return bounded(" · ".join(itertools.islice(facts, 12)).replace("\n", " "), 300)
 
 

@@ -39,9 +39,7 @@ class Filter:
 def choices(key: str, label: str, values: Iterable[str], by_count: bool = True) -> Filter:
     """A filter by the values that occur: the most frequent first, or in the order given."""
     counts = collections.Counter(values)
-    return Filter(
-        key, label, (counts.most_common() if by_count else list(counts.items()))[:_CHOICES]
-    )
+    return Filter(key, label, (counts.most_common() if by_count else list(counts.items()))[:_CHOICES])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,9 +65,7 @@ def contrast(results: Results, first: str, second: str, name: str) -> Contrast |
         t_interval=statistics.t_interval(differences),
         ratio=float(x.mean() / y.mean()) if y.mean() > 0 else None,
         improvement=float(improvement(x, y)),
-        improvement_interval=statistics.bootstrap_interval(
-            x, y, statistic=improvement, resamples=_RESAMPLES
-        ),
+        improvement_interval=statistics.bootstrap_interval(x, y, statistic=improvement, resamples=_RESAMPLES),
     )
 
 

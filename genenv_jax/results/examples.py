@@ -133,9 +133,7 @@ def _asked(category: str, task_id: str, record: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _rollouts(
-    run: Run, tasks: Iterable[Mapping[str, Any]]
-) -> dict[tuple[float | None, str], dict[str, Any]]:
+def _rollouts(run: Run, tasks: Iterable[Mapping[str, Any]]) -> dict[tuple[float | None, str], dict[str, Any]]:
     """Outcomes of the attempts at these tasks, by epoch and task id; {} if D_train cannot be read.
 
     "answers" are ((text, reward, verdict), count) of the valid attempts, most frequent first; the verdict is
@@ -148,11 +146,7 @@ def _rollouts(
             key = (number(trace.get("epoch")), bounded(trace.get("task_id"), 200))
             if key in valid:
                 reward, verdict = number(trace.get("reward")), verdict_of(trace)
-                text = (
-                    answer_text(trace, _EPISODE)
-                    if trace.get("answers")
-                    else _text(trace.get("answer"))
-                )
+                text = answer_text(trace, _EPISODE) if trace.get("answers") else _text(trace.get("answer"))
                 valid[key][text, reward, verdict] += 1
     except (OSError, ValueError):
         return {}
@@ -192,9 +186,7 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if (value := number(task.get(key))) is not None:
             facts.append(form.format(value))
-    facts += [
-        f"{name} {bounded(task.get(key), 80)}" for name, key in (("id", "id"), ("seed", "seed_id"))
-    ]
+    facts += [f"{name} {bounded(task.get(key), 80)}" for name, key in (("id", "id"), ("seed", "seed_id"))]
     given = _mapping(task.get("task"))
     messages, tools = (_list(given.get(key)) for key in ("messages", "tools"))
     reference = task.get("reference")  # in words; records of earlier versions have none

@@ -123,9 +123,7 @@ def draw_run(run: Run, out: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
 
 def draw_suite(results: Results, out: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     """Writes a suite's figures as PNG into `out`, created if missing; returns paths by name."""
-    arms: Arms = {
-        arm: (arm_style(results, arm), list(runs.values())) for arm, runs in results.runs.items()
-    }
+    arms: Arms = {arm: (arm_style(results, arm), list(runs.values())) for arm, runs in results.runs.items()}
     makers = {
         "validation": functools.partial(_validation, results, arms),
         "validation_arms": functools.partial(_validation_arms, results, arms),
@@ -165,11 +163,7 @@ def _training(arms: Arms) -> dict[str, Callable[[], Figure | None]]:
 def _by_epoch(arms: Arms, name: str) -> Figure | None:
     """The panels of one figure; None if no run recorded any of them."""
     recorded = {
-        metric
-        for _, runs in arms.values()
-        for run in runs
-        for of in run.metrics.values()
-        for metric in of
+        metric for _, runs in arms.values() for run in runs for of in run.metrics.values() for metric in of
     }
     shown = [panel for panel in _BY_EPOCH[name] if panel[0] in recorded]
     if not shown:
@@ -247,9 +241,7 @@ def _accuracy(run: Run) -> Figure | None:
     dash = lambda mode: ("-", "--", ":")[min(modes[mode], 2)]  # noqa: E731
     for metric in found:
         series = run.series(str(metric))
-        axes.plot(
-            *zip(*series.items(), strict=True), linestyle=dash(metric.mode), **look(metric.split)
-        )
+        axes.plot(*zip(*series.items(), strict=True), linestyle=dash(metric.mode), **look(metric.split))
     handles = [
         *(Line2D([], [], label=shown_in_figure(s.replace("_", " ")), **look(s)) for s in splits),
         *(Line2D([], [], label=shown_in_figure(m), color=GREY, linestyle=dash(m)) for m in modes),
@@ -396,9 +388,7 @@ def _contrasts(results: Results) -> Figure | None:
     axes.axvline(0, color="black", linewidth=0.7)
     _rows(axes, labels)
     axes.set_xlabel("difference in AUC, same seed")
-    axes.set_title(
-        "Paired differences" + (" (main contrasts in blue)" if len(main) < len(found) else "")
-    )
+    axes.set_title("Paired differences" + (" (main contrasts in blue)" if len(main) < len(found) else ""))
     return figure
 
 

@@ -46,9 +46,7 @@ def run(module: str, *arguments: str) -> None:
             process.terminate()  # it shuts down cleanly; leaving the block waits for that
             raise
     if process.returncode:
-        raise RuntimeError(
-            f"{module} ended with exit code {process.returncode}; its message is above"
-        )
+        raise RuntimeError(f"{module} ended with exit code {process.returncode}; its message is above")
 
 
 def part(macro: str, *arguments: Any) -> str:
@@ -56,9 +54,7 @@ def part(macro: str, *arguments: Any) -> str:
     return render("fragment.html", macro=macro, arguments=arguments)
 
 
-def figure(
-    figures: Mapping[str, pathlib.Path], name: str, width: int = 1000, caption: str = ""
-) -> str:
+def figure(figures: Mapping[str, pathlib.Path], name: str, width: int = 1000, caption: str = "") -> str:
     """One figure as HTML, no more than `width` pixels wide, or a note if it was not drawn."""
     return part("figure", figures.get(name), name, width, caption)
 
@@ -74,9 +70,7 @@ def rejection_table(run: Run) -> str:
     """How often generations were rejected for each reason, with one example of each, as HTML."""
     found = verdicts(run)
     rows = [row for row in shares(found) if row[0] != "accepted"]
-    tasks = generated(
-        run, [of[0] for verdict, of in found.items() if verdict != "accepted"][:_REASONS]
-    )
+    tasks = generated(run, [of[0] for verdict, of in found.items() if verdict != "accepted"][:_REASONS])
     return part("tasks", "Rejected generations, with one of each kind:", rows, tasks)
 
 

@@ -187,9 +187,7 @@ def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]
 
 def _verdicts(tasks: Sequence[Mapping[str, Any]]) -> tuple[list[str], Any, list[Any]]:
     """(modes, answers by mode, groups) as the macro "verdicts" takes them."""
-    counts: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(
-        collections.Counter
-    )
+    counts: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(collections.Counter)
     totals: collections.Counter[str] = collections.Counter()
     for task in tasks:
         for mode, group, reason in task["verdicts"]:

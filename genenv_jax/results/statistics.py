@@ -71,9 +71,7 @@ def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> fl
     scale = np.abs(d).sum() or 1.0
 
     def size(x: np.ndarray, axis: int) -> np.ndarray:
-        return np.round(
-            np.abs(x.sum(axis=axis)) / scale, 12
-        )  # sums that differ only by rounding are ties
+        return np.round(np.abs(x.sum(axis=axis)) / scale, 12)  # sums that differ only by rounding are ties
 
     test = scipy.stats.permutation_test(
         (d,),
@@ -170,8 +168,6 @@ def conditional_value_at_risk(values: Sequence[float], share: float = 0.2) -> fl
     """
     x = np.sort(np.asarray(values, float))
     if not x.size or not 0 < share <= 1:
-        raise ValueError(
-            f"CVaR of {x.size} values at {share}: expected some, and a share in (0, 1]"
-        )
+        raise ValueError(f"CVaR of {x.size} values at {share}: expected some, and a share in (0, 1]")
     weights = np.clip(share * len(x) - np.arange(len(x)), 0.0, 1.0)
     return float(weights @ x / weights.sum())

@@ -100,9 +100,7 @@ class Results:
         """All held-out scores with the primary metric's name, the primary split and mode first."""
         one = self.primary
         found = [m for name in self.metrics if (m := Metric.parse(name)) and m.name == one.name]
-        return sorted(
-            found, key=lambda m: (m.split != one.split, m.split, m.mode != one.mode, m.mode)
-        )
+        return sorted(found, key=lambda m: (m.split != one.split, m.split, m.mode != one.mode, m.mode))
 
     @functools.cached_property
     def strata(self) -> list[Metric]:
@@ -142,9 +140,7 @@ class Results:
         if self.threshold is None:
             return {}
         return {
-            seed: statistics.cost_to_threshold(
-                *self.primary_curve(run), self.threshold, self.horizon
-            )
+            seed: statistics.cost_to_threshold(*self.primary_curve(run), self.threshold, self.horizon)
             for seed, run in self.runs.get(arm, {}).items()
         }
 

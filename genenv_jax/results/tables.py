@@ -49,9 +49,7 @@ class Table:
         cells = ([table_cell(cell) for cell in row] for row in (self.header, *self.rows))
         head, *rows = (f"| {' | '.join(row)} |" for row in cells)
         lines = [head, f"| {' | '.join(ruler)} |", *rows]
-        return "\n".join(
-            [f"## {self.title}", "", *lines, "", *([self.notes, ""] if self.notes else [])]
-        )
+        return "\n".join([f"## {self.title}", "", *lines, "", *([self.notes, ""] if self.notes else [])])
 
 
 # -- of a run --------------------------------------------------------------------------------------------
@@ -202,12 +200,9 @@ def _by_arm(results: Results, title: str, columns: Sequence[Column], notes: str)
     """Means with intervals over seeds, one row per arm; columns that no run recorded are left out."""
     columns = [column for column in columns if column[0] in results.names]
     rows = [
-        (arm, *(_summary(results, arm, name, style) for name, _, style in columns))
-        for arm in results.runs
+        (arm, *(_summary(results, arm, name, style) for name, _, style in columns)) for arm in results.runs
     ]
-    return Table(
-        title, ("arm", *(title for _, title, _ in columns)), rows if columns else [], notes
-    )
+    return Table(title, ("arm", *(title for _, title, _ in columns)), rows if columns else [], notes)
 
 
 def _headline(results: Results) -> Table:
@@ -253,8 +248,7 @@ def _gains(results: Results) -> Table:
                 )
     header = ("arm", "mode", "start", "final", "gain [95 % bootstrap]", "[95 % t]", "p")
     notes = (
-        "Gain of each run over its own start, at R; p: sign-flip test of the gain against 0, not "
-        "adjusted."
+        "Gain of each run over its own start, at R; p: sign-flip test of the gain against 0, not adjusted."
     )
     return Table("Gain over its own start", header, rows, notes)
 

@@ -117,9 +117,7 @@ class LossConfig(Settings):
     entropy_coef: float = within(0.001, 0)
 
 
-def policy_loss(
-    x: Inputs, c: Constants, on_policy: Array | None = None
-) -> tuple[Array, dict[str, Array]]:
+def policy_loss(x: Inputs, c: Constants, on_policy: Array | None = None) -> tuple[Array, dict[str, Array]]:
     """Loss and metrics of one micro-batch.
 
     Args:

@@ -13,9 +13,7 @@ from collections.abc import Collection, Hashable, Sequence
 import numpy as np
 
 
-def coverage_weights(
-    weights, skills: Sequence[Collection[Hashable]], coverage: float
-) -> np.ndarray:
+def coverage_weights(weights, skills: Sequence[Collection[Hashable]], coverage: float) -> np.ndarray:
     """w_i times the mean of share(s)^-c over the record's skills s, normalised to a mean of 1.
 
     share(s) is the share of records that ask for skill s, so records with common skills count less.  c = 0

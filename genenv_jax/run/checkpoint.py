@@ -85,9 +85,7 @@ class Checkpoints:
             remove_stale(self._directory)  # only this host's
 
     @held()
-    def save(
-        self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any], done: int = 0
-    ) -> None:
+    def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any], done: int = 0) -> None:
         """Saves asynchronously after `epoch` finished epochs.
 
         Args:
@@ -175,9 +173,7 @@ class Checkpoints:
                     if error
                 )
                 if processes.is_writer():
-                    logging.error(
-                        "checkpoint %d cannot be taken, trying the one before: %s", step, reason
-                    )
+                    logging.error("checkpoint %d cannot be taken, trying the one before: %s", step, reason)
                 continue
             # Newer checkpoints would collide with those of the repeated epochs.  A save that was killed
             # before its end leaves one old checkpoint too many.

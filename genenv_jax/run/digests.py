@@ -59,9 +59,7 @@ def seal(directory: str | os.PathLike[str], without: Collection[str] = ()) -> No
     (root / NAME).write_text(json.dumps(_digests(root, sorted(names)), indent=2) + "\n")
 
 
-def check(
-    directory: str | os.PathLike[str], part: int = 0, parts: int = 1, alone: bool = False
-) -> None:
+def check(directory: str | os.PathLike[str], part: int = 0, parts: int = 1, alone: bool = False) -> None:
     """Compares a sealed directory with its digests.
 
     part, parts: with several processes, each reads every `parts`-th file, starting at number `part`.
@@ -77,6 +75,4 @@ def check(
         raise ValueError(f"{directory}/{strange[0]} is not of those that were written")
     found = _digests(root, names)
     if damaged := [name for name in names if found[name] != sealed[name]]:
-        raise ValueError(
-            f"{directory}/{damaged[0]} is damaged: its bytes are not those that were written"
-        )
+        raise ValueError(f"{directory}/{damaged[0]} is damaged: its bytes are not those that were written")

@@ -55,9 +55,7 @@ class MetricWriter(JsonLines):
           OSError: the line could not be written; the file is unchanged.
         """
         if self._last_step is not None and step <= self._last_step:
-            raise ValueError(
-                f"{self.path} already holds step {self._last_step}; cannot write step {step}"
-            )
+            raise ValueError(f"{self.path} already holds step {self._last_step}; cannot write step {step}")
         numbers = {name: _scalar(name, value) for name, value in scalars.items()}
         nonfinite = sorted(name for name, x in numbers.items() if not math.isfinite(x))
         record = numbers | dict.fromkeys(nonfinite) | {"step": int(step)}
@@ -125,10 +123,7 @@ def read_steps(path: str | os.PathLike[str]) -> dict[int, dict[str, Any]]:
 
     Raises FileNotFoundError, or ValueError (`file:line`) for a line that is damaged or has no step.
     """
-    found = {
-        step_of(record, path, number): record
-        for number, record in enumerate(iter_jsonl(path), start=1)
-    }
+    found = {step_of(record, path, number): record for number, record in enumerate(iter_jsonl(path), start=1)}
     return dict(sorted(found.items()))
 
 
@@ -171,10 +166,7 @@ def cells(metrics: Mapping[str, float]) -> dict[str, str]:
         ("valid", "generated/valid_share", ".0%"),
         ("agent KL", "agent/kl", ".3f"),
     )
-    shown = {
-        title: format(metrics[name], form) if name in metrics else ""
-        for title, name, form in columns
-    }
+    shown = {title: format(metrics[name], form) if name in metrics else "" for title, name, form in columns}
     return shown | {"held-out": held_out[0] if held_out else ""}
 
 

@@ -132,11 +132,7 @@ class Progress:
         left = "" if self.remaining is None else format_seconds(self.remaining)
         if self._drawn:
             number = f"{epoch}/{self._epochs}"
-            self._row(
-                {"epoch": number}
-                | dict(cells or {})
-                | {"time": format_seconds(seconds), "left": left}
-            )
+            self._row({"epoch": number} | dict(cells or {}) | {"time": format_seconds(seconds), "left": left})
             return
         parts = [f"{self._label(epoch)}done in {format_seconds(seconds)}"]
         parts += [f"{name} {value}" for name, value in (cells or {}).items() if value]

@@ -268,9 +268,7 @@ class Session:
         timing = self._clock.lap(self.rollouts)
         self.files.timing.write(self.finished, timing)
         rate = timing.get("rollouts_per_second")
-        shown = cells(metrics) | {
-            "roll/s": "" if rate is None else f"{rate:,.{0 if rate >= 10 else 1}f}"
-        }
+        shown = cells(metrics) | {"roll/s": "" if rate is None else f"{rate:,.{0 if rate >= 10 else 1}f}"}
         self._progress.epoch_done(self.finished, shown)
 
     def sample(self, table: str, records: Sequence[T], row: Callable[[T], dict[str, Any]]) -> None:

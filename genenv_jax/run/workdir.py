@@ -222,9 +222,7 @@ def _written(workdir: pathlib.Path) -> list[pathlib.Path]:
     """What a run has written but for its checkpoints: records that are not empty, and folders."""
     records = (workdir / f"{name}.jsonl" for name in _RECORDS)
     folders = (workdir / name for name in _FOLDERS)
-    return [p for p in records if p.exists() and p.stat().st_size] + [
-        p for p in folders if p.exists()
-    ]
+    return [p for p in records if p.exists() and p.stat().st_size] + [p for p in folders if p.exists()]
 
 
 def _check_checkpoints(workdir: pathlib.Path) -> None:
@@ -276,9 +274,7 @@ def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Gro
             raise ValueError(f"{path} has {size} bytes, but had {length} when it was written")
         digests[name] = Growing(path)
         if digests[name](length) != host["digests"][name]:
-            raise ValueError(
-                f"{path} is damaged: its first {length} bytes are not those that were written"
-            )
+            raise ValueError(f"{path} is damaged: its first {length} bytes are not those that were written")
     return digests
 
 

@@ -42,8 +42,7 @@ def from_segment(segment: KVSegment, config: TransformerConfig) -> Cache:
     segment = repeat_heads(segment, rules.cache_heads(config))
     if per_layer(config):
         return tuple(
-            _lay_out(KVSegment(segment.k[i], segment.v[i]), time_last=True)
-            for i in range(config.num_layers)
+            _lay_out(KVSegment(segment.k[i], segment.v[i]), time_last=True) for i in range(config.num_layers)
         )
     return shard(_lay_out(segment, time_last=False))
 
@@ -115,8 +114,7 @@ def take_columns(cache: Cache, columns: Array) -> Cache:
     """The cache with only the tokens at `columns` (s,), in that order."""
     segments = cache if isinstance(cache, tuple) else (cache,)
     taken = tuple(
-        jax.tree.map(lambda x, axis: jnp.take(x, columns, axis=axis), s, _token_axes(s))
-        for s in segments
+        jax.tree.map(lambda x, axis: jnp.take(x, columns, axis=axis), s, _token_axes(s)) for s in segments
     )
     return shard(taken if isinstance(cache, tuple) else taken[0])
 
@@ -169,9 +167,7 @@ def _write_rows(cache, new, slots, lanes, columns) -> Cache:
         for part, keys, values in zip(cache, k, v, strict=True):
             at = (slots, lanes, slice(None))
             last = (*at, slice(None), columns) if part.time_last else (*at, columns)
-            written.append(
-                part.replace(k=part.k.at[last].set(keys), v=part.v.at[*at, columns].set(values))
-            )
+            written.append(part.replace(k=part.k.at[last].set(keys), v=part.v.at[*at, columns].set(values)))
         return tuple(written)
     at = (slice(None), slots, lanes, slice(None), columns)
     k, v = (jnp.moveaxis(x, 0, 2) for x in (k, v))  # separated indices come first: (n, w, l, k, h)

@@ -128,9 +128,7 @@ def prepare(params: Params, *, config: TransformerConfig) -> Weights:
     return Weights(params, rules.decoding_params(params, config))
 
 
-@functools.partial(
-    jax.jit, static_argnames=("config", "slots", "lanes", "group", "prompt", "length")
-)
+@functools.partial(jax.jit, static_argnames=("config", "slots", "lanes", "group", "prompt", "length"))
 def empty_state(
     key: PRNGKey,
     *,
@@ -213,9 +211,7 @@ def read_prompts(
     options: SamplingParams,
 ) -> tuple[State, Array, Array]:
     """`admit` for a state without `generated`, jitted."""
-    first, logprob, segment = first_tokens(
-        weights, prompts, prompts.row_ids, state.key, config, options
-    )
+    first, logprob, segment = first_tokens(weights, prompts, prompts.row_ids, state.key, config, options)
     ends = ends_turn(first, options) | (prompts.limits <= 1) | (prompts.lengths == 0)[:, None]
     b, lanes = state.sample.shape
     slots = parts.local(prompts.slots, b)
@@ -269,9 +265,7 @@ def decode(
     def step(carry):
         n, state, emitted = carry
         state, new = _step(weights, head, state, config, options)
-        emitted = jax.tree.map(
-            lambda x, row: jax.lax.dynamic_update_index_in_dim(x, row, n, 0), emitted, new
-        )
+        emitted = jax.tree.map(lambda x, row: jax.lax.dynamic_update_index_in_dim(x, row, n, 0), emitted, new)
         return n + 1, state, emitted
 
     _, state, emitted = jax.lax.while_loop(running, step, (jnp.int32(0), state, emitted))
@@ -362,9 +356,7 @@ def _take_samples(state: State) -> State:
     idle, pending = state.sample < 0, state.pending
     lane_rank = jnp.cumsum(idle, axis=1) - 1
     sample_rank = jnp.cumsum(pending, axis=1) - 1
-    match = (
-        idle[:, :, None] & pending[:, None, :] & (lane_rank[:, :, None] == sample_rank[:, None, :])
-    )
+    match = idle[:, :, None] & pending[:, None, :] & (lane_rank[:, :, None] == sample_rank[:, None, :])
     taken = jnp.any(match, axis=2)
     sample = jnp.argmax(match, axis=2).astype(jnp.int32)
     first = jnp.take_along_axis(state.first, sample, axis=1)

@@ -61,9 +61,7 @@ def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
     # XLA sums prefixes as a tree, so a block of weight 0 can seem to have some: never take it.
     empty = jnp.take_along_axis(block_weight, block, axis=-1) <= 0
     block = jnp.where(empty, jnp.argmax(block_weight, axis=-1)[..., None], block)
-    before = jnp.where(
-        block > 0, jnp.take_along_axis(block_cdf, jnp.maximum(block - 1, 0), axis=-1), 0.0
-    )
+    before = jnp.where(block > 0, jnp.take_along_axis(block_cdf, jnp.maximum(block - 1, 0), axis=-1), 0.0)
     inside = jnp.take_along_axis(weight, block[..., None], axis=-2)[..., 0, :]
     offset = jnp.sum(jnp.cumsum(inside, axis=-1) <= target - before, axis=-1)
     # Rounding can put the target past the block's own sum: fall back to the block's likeliest token.
@@ -74,9 +72,7 @@ def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
     return token, top[..., 0] + jnp.log(block_cdf[..., -1])
 
 
-def next_token(
-    logits: Array, row_keys: PRNGKey, step: Array, options: SamplingParams
-) -> tuple[Array, Array]:
+def next_token(logits: Array, row_keys: PRNGKey, step: Array, options: SamplingParams) -> tuple[Array, Array]:
     """Draws one token per row, and gives its log-prob under the raw policy (temperature 1).
 
     Args:

@@ -22,9 +22,7 @@ from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 
-def by_bucket(
-    widths: Sequence[int], batch_size: int, batch_tokens: int
-) -> list[tuple[int, list[int]]]:
+def by_bucket(widths: Sequence[int], batch_size: int, batch_tokens: int) -> list[tuple[int, list[int]]]:
     """Groups prompts by bucket: pairs of a width and the prompts padded to it.
 
     Prompts too few to fill the slots join the next larger bucket, unless that adds more padding than the
@@ -158,9 +156,7 @@ class Engine:
             if self.options.max_new_tokens > 1:
                 state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
 
-    def _run(
-        self, weights: decoding.Weights, key: PRNGKey, work: _Work, rows: list[int], width: int
-    ) -> None:
+    def _run(self, weights: decoding.Weights, key: PRNGKey, work: _Work, rows: list[int], width: int) -> None:
         """Samples the prompts `rows`, all of one bucket."""
         size, *sizes = cache_sizes(self.options.max_new_tokens)
         state = commit(self.empty_state(key, width, size))
@@ -231,8 +227,7 @@ class Engine:
         longest = cache_sizes(self.options.max_new_tokens)[-1]
         make = functools.partial(self.empty_state, width=self.prompt_buckets[-1], columns=longest)
         return sum(
-            x.size * x.dtype.itemsize
-            for x in jax.tree.leaves(jax.eval_shape(make, jax.random.key(0)))
+            x.size * x.dtype.itemsize for x in jax.tree.leaves(jax.eval_shape(make, jax.random.key(0)))
         )
 
     def _prompts(

@@ -141,9 +141,7 @@ class _Call:
         self.size, *self.sizes = history_sizes(engine.episode)
         b, g = self._sampler.batch_size, self._options.group_size
         self._state = commit(
-            turns.empty(
-                config=self._sampler.config, slots=b, group=g, prompt=width, length=self.size
-            )
+            turns.empty(config=self._sampler.config, slots=b, group=g, prompt=width, length=self.size)
         )
         self._slots = np.full(b, -1)  # the prompt in each slot
         self._length = np.ones((b, g), np.int32)
@@ -281,9 +279,7 @@ class _Call:
     def _observe_some(self, rows: list[Observed], width: int) -> list[Observed]:
         """Reads one batch of rows; returns the rows that did not fit."""
         slots = np.array([slot for (slot, _), *_ in rows])
-        at = parts.places(
-            slots, len(self._slots), self._sampler.prompts_at_once(width, self._running.size)
-        )
+        at = parts.places(slots, len(self._slots), self._sampler.prompts_at_once(width, self._running.size))
         taken = np.flatnonzero(at >= 0)
         self.observe([rows[i] for i in taken], width, at[taken].tolist())
         return [rows[i] for i in np.flatnonzero(at < 0)]

@@ -48,25 +48,19 @@ def local(slots: Array, batch_size: int) -> Array:
     return slots - part * (batch_size // parts)
 
 
-def mapped(
-    function: Callable[..., Any], in_axes: tuple[int, ...], out_axes: int
-) -> Callable[..., Any]:
+def mapped(function: Callable[..., Any], in_axes: tuple[int, ...], out_axes: int) -> Callable[..., Any]:
     """Applies `function` to each part separately.  The axes give the batch axis, as in `jax.vmap`."""
     parts = rules.batch_shards()
     if parts == 1:
         return function
 
     def split(tree: Any, axis: int) -> Any:
-        return jax.tree.map(
-            lambda x: x.reshape(*x.shape[:axis], parts, -1, *x.shape[axis + 1 :]), tree
-        )
+        return jax.tree.map(lambda x: x.reshape(*x.shape[:axis], parts, -1, *x.shape[axis + 1 :]), tree)
 
     def run(*args: Any) -> Any:
         args = tuple(split(arg, axis) for arg, axis in zip(args, in_axes, strict=True))
         out = jax.vmap(function, in_axes, out_axes)(*args)
-        return jax.tree.map(
-            lambda x: x.reshape(*x.shape[:out_axes], -1, *x.shape[out_axes + 2 :]), out
-        )
+        return jax.tree.map(lambda x: x.reshape(*x.shape[:out_axes], -1, *x.shape[out_axes + 2 :]), out)
 
     return run
 

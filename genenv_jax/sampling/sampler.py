@@ -57,9 +57,7 @@ def bucket(length: int, buckets: Sequence[int], what: str) -> int:
     raise ValueError(f"{what} has {length} tokens, the limit is {buckets[-1]}")
 
 
-def pad_rows(
-    rows: Sequence[Sequence[int]], width: int, count: int
-) -> tuple[np.ndarray, np.ndarray]:
+def pad_rows(rows: Sequence[Sequence[int]], width: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Right-pads token lists to an int32 array (count, width); returns the array and lengths (count,)."""
     tokens, lengths = np.zeros((count, width), np.int32), np.zeros(count, np.int32)
     for i, row in enumerate(rows):
@@ -96,9 +94,7 @@ class Rollouts:
         return self.lengths if self.loss_mask is None else self.loss_mask.sum(axis=-1)
 
     @classmethod
-    def empty(
-        cls, prompts: Sequence[Sequence[int]], options: SamplingParams, length: int = 0
-    ) -> Rollouts:
+    def empty(cls, prompts: Sequence[Sequence[int]], options: SamplingParams, length: int = 0) -> Rollouts:
         """Rollouts with no tokens yet.  length: most tokens of an episode; 0: single completions."""
         n, g, c = len(prompts), options.group_size, length or options.max_new_tokens
         return cls(

@@ -243,9 +243,7 @@ def observe(
     )
     # Few queries over many keys: the kernels are not built for that.
     plain = Transformer(dataclasses.replace(config, attention="xla"))
-    hidden, segment = plain.apply(
-        {"params": weights.params}, new.tokens[:, None], positions, context, places
-    )
+    hidden, segment = plain.apply({"params": weights.params}, new.tokens[:, None], positions, context, places)
     end = jnp.maximum(new.counts - 1, 0)[:, None, None]
     last = jnp.take_along_axis(hidden[:, 0], end, axis=1)
     head = plain.apply({"params": weights.params}, method="head")

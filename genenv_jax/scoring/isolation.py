@@ -134,9 +134,7 @@ def environment(directory: str, needs: Collection[str] = ()) -> dict[str, str]:
 def summary(protections: Mapping[str, str]) -> tuple[str, bool]:
     """(line, complete): a log line of what is in force and what this system lacks; whether it lacks none."""
     have = [f"{name} ({how})" for name, how in protections.items() if not how.startswith("NO")]
-    lack = [
-        f"{name} ({how[3:].strip()})" for name, how in protections.items() if how.startswith("NO")
-    ]
+    lack = [f"{name} ({how[3:].strip()})" for name, how in protections.items() if how.startswith("NO")]
     line = "worker processes are isolated: " + ", ".join(have)
     return line + ("; NOT on this system: " + ", ".join(lack) if lack else ""), not lack
 

@@ -59,9 +59,7 @@ def restrict(directory: str | None, network: bool) -> int:
     try:
         _allow(ruleset, os.devnull, changes & (_WRITE | _TRUNCATE))
         if directory is not None:
-            own = (
-                _WRITE | _REMOVE_DIRECTORY | _REMOVE_FILE | _MAKE_DIRECTORY | _MAKE_FILE | _TRUNCATE
-            )
+            own = _WRITE | _REMOVE_DIRECTORY | _REMOVE_FILE | _MAKE_DIRECTORY | _MAKE_FILE | _TRUNCATE
             _allow(ruleset, directory, changes & own)
         _call(_RESTRICT, ruleset, 0)
     finally:

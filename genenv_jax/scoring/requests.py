@@ -25,9 +25,7 @@ EPISODE_TOO_LONG = "episode_too_long"  # an episode outgrew its token limit
 TIMEOUT, CRASH = "timeout", "crash"  # why there is no answer
 
 
-def answer(
-    benchmark: Benchmark, episodes: OpenEpisodes, question: str, arguments: Sequence[Any]
-) -> Outcome:
+def answer(benchmark: Benchmark, episodes: OpenEpisodes, question: str, arguments: Sequence[Any]) -> Outcome:
     """Answers a question; exceptions of the benchmark propagate.
 
     episodes: those that this process holds open.

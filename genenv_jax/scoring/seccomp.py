@@ -214,8 +214,7 @@ def install(files: bool, network: bool) -> None:
     if sys.platform != "linux" or machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
         raise OSError(errno.ENOTSUP, f"no table of system calls for {sys.platform} on {machine}")
     code = b"".join(
-        struct.pack("HBBI", *instruction)
-        for instruction in _filter(machine, files, network, os.getpid())
+        struct.pack("HBBI", *instruction) for instruction in _filter(machine, files, network, os.getpid())
     )
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)

@@ -108,8 +108,7 @@ class Worker:
                 how = self._end()
                 if attempt == _ATTEMPTS or self._closed:
                     raise RuntimeError(
-                        f"a worker process for benchmark {self._name!r} does not start: "
-                        f"{how or error}"
+                        f"a worker process for benchmark {self._name!r} does not start: {how or error}"
                     ) from error
 
     def _start(self) -> None:
@@ -138,9 +137,7 @@ class Worker:
         complaint, self.protections = json.loads(reply)
         if complaint:
             self._end()
-            raise ValueError(
-                f"benchmark {self._name!r} cannot be scored in worker processes: {complaint}"
-            )
+            raise ValueError(f"benchmark {self._name!r} cannot be scored in worker processes: {complaint}")
 
     def ask(self, question: str, arguments: tuple[Any, ...]) -> requests.Outcome:
         """The answer to one of `requests`.

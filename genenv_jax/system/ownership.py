@@ -82,9 +82,7 @@ def place(directory: pathlib.Path, kind: str, setting: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def owned(
-    path: pathlib.Path, what: str, wait: Callable[[str], None] | None = None
-) -> Iterator[None]:
+def owned(path: pathlib.Path, what: str, wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Holds the lock in the file `path` within the block.
 
     Args:

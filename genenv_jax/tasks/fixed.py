@@ -30,9 +30,7 @@ class FixedTasks(TaskSource):
       seed: seed of the order in which tasks are taken.
     """
 
-    def __init__(
-        self, path: pathlib.Path, make: Callable[[], Sequence[Task]], per_epoch: int, seed: int
-    ):
+    def __init__(self, path: pathlib.Path, make: Callable[[], Sequence[Task]], per_epoch: int, seed: int):
         self._path, self._make, self._per_epoch, self._seed = path, make, per_epoch, seed
         self._tasks: list[Task] = []
 

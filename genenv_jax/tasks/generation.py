@@ -76,9 +76,7 @@ class Generation:
             "id": f"generated-{epoch}-{self.row}-{self.column}",
             "seed_id": self.seed.id,
             "context_success_rate": self.seed_statistics.success_rate,
-            "context_success_at": self.seed_statistics.at
-            if self.seed_statistics.attempts
-            else None,
+            "context_success_at": self.seed_statistics.at if self.seed_statistics.attempts else None,
             "text": self.text,
             "verdict": self.rejection.reason if self.rejection else "accepted",
             "detail": self.rejection.detail if self.rejection else "",

@@ -48,9 +48,7 @@ class Objective:
       skill_rates: the agent's success rate by skill, part of the run's state.
     """
 
-    def __init__(
-        self, curriculum: CurriculumConfig, simulator: SimulatorConfig, benchmark: Benchmark
-    ):
+    def __init__(self, curriculum: CurriculumConfig, simulator: SimulatorConfig, benchmark: Benchmark):
         self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
         self.skill_rates = SkillRates(benchmark)
 

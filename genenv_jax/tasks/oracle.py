@@ -47,9 +47,7 @@ class OracleTasks(TaskSource):
 
     def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
         """See `TaskSource`; outcomes are grouped by difficulty, which is the task's category."""
-        self.statistics.record(
-            (g.task.category, g.attempts, g.successes) for g in batch.generations
-        )
+        self.statistics.record((g.task.category, g.attempts, g.successes) for g in batch.generations)
 
     def state(self) -> dict[str, list[int]]:
         return self.statistics.state()

@@ -64,6 +64,4 @@ class TaskBuffer:
         missing = [name for name in state if name not in known]
         if missing:
             raise ValueError(f"tasks.jsonl lacks {missing[0]!r}, which the checkpoint replays")
-        self._entries = {
-            name: (known[name], SeedStatistics(*counts)) for name, counts in state.items()
-        }
+        self._entries = {name: (known[name], SeedStatistics(*counts)) for name, counts in state.items()}

@@ -108,9 +108,7 @@ class SuccessRecords:
 
     def __init__(self, benchmark: Benchmark):
         self._benchmark, self._own = benchmark, LatestStatistics()
-        self._recent: list[
-            tuple[list[str], int, int]
-        ] = []  # of the last epoch: skills, attempts, successes
+        self._recent: list[tuple[list[str], int, int]] = []  # of the last epoch: skills, attempts, successes
 
     def of(self, seed: Task) -> SeedStatistics:
         """The statistics that the prompt for a seed states."""

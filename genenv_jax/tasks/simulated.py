@@ -89,9 +89,7 @@ class SimulatorTasks(TaskSource):
         total = len(seeds) * self._simulator.config.variations
         with session.phase("generate", total, "tasks") as display:
 
-            def generate(
-                contexts: Sequence[list[Message]], on_completion: OnCompletion
-            ) -> Rollouts:
+            def generate(contexts: Sequence[list[Message]], on_completion: OnCompletion) -> Rollouts:
                 with session.measure("generate"):
                     return self._simulator.generate(contexts, key, on_completion, initial)
 

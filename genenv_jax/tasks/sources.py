@@ -47,9 +47,7 @@ class TasksConfig(Settings):
         super().__post_init__()
         teacher = self.teacher
         if self.source != TEACHER and (teacher.url or teacher.per_seed):
-            raise ValueError(
-                f"source = {self.source!r}: expected 'teacher' where tasks.teacher is set"
-            )
+            raise ValueError(f"source = {self.source!r}: expected 'teacher' where tasks.teacher is set")
         if self.count and teacher.per_seed:
             raise ValueError(
                 f"count = {self.count}, tasks.teacher.per_seed = {teacher.per_seed}: expected one of "

@@ -77,9 +77,7 @@ class TeacherConfig(Settings):
         if self.url:
             check_url(self.url, "url")
         if bool(self.url) != bool(self.model):
-            raise ValueError(
-                f"url = {self.url!r}, model = {self.model!r}: expected both, or neither"
-            )
+            raise ValueError(f"url = {self.url!r}, model = {self.model!r}: expected both, or neither")
 
 
 class Teacher:
@@ -95,9 +93,7 @@ class Teacher:
       ValueError: teacher_answers.jsonl is damaged; the message names the line.
     """
 
-    def __init__(
-        self, benchmark: Benchmark, settings: TeacherConfig, workdir: pathlib.Path, seed: int
-    ):
+    def __init__(self, benchmark: Benchmark, settings: TeacherConfig, workdir: pathlib.Path, seed: int):
         self._benchmark, self._settings, self._seed = benchmark, settings, seed
         self._workdir = workdir
         self._endpoint: Endpoint | None = None
@@ -148,10 +144,7 @@ class Teacher:
                     raise EndpointError(self._too_few(count, generations, asked < limit))
                 # Never request more than are missing, so that no answer is paid for in vain.
                 size = min(count - len(tasks), _WAVES * CONCURRENCY, most - asked)
-                jobs = [
-                    (place, seeds[order[place % len(seeds)]])
-                    for place in range(asked, asked + size)
-                ]
+                jobs = [(place, seeds[order[place % len(seeds)]]) for place in range(asked, asked + size)]
                 answers, failure = self._ask(jobs)
                 judged = self._judge(dict(jobs), answers, decide, scorer)
                 generations += judged
@@ -233,9 +226,7 @@ class Teacher:
 
     # -- records ------------------------------------------------------------------------------------
 
-    def _record(
-        self, count: int, judged: Sequence[Generation], generations: Sequence[Generation]
-    ) -> None:
+    def _record(self, count: int, judged: Sequence[Generation], generations: Sequence[Generation]) -> None:
         if not processes.is_writer():
             return
         self._records.append(

@@ -277,9 +277,7 @@ class _Groups:
         reasons = [score.reason for of in scores for score in of]
         self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
         self._played |= rollouts.loss_mask is not None
-        self._said.update(
-            thoughts.totals([answer for of in attempts for a in of for answer in a.answers])
-        )
+        self._said.update(thoughts.totals([answer for of in attempts for a in of for answer in a.answers]))
         return reward
 
     def metrics(self) -> dict[str, float]:

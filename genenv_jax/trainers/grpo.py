@@ -35,9 +35,7 @@ class GRPO:
         self._player, self._session, self._others = player, session, others
         self._needs_reference = loss.kl_coef > 0 or others > 0
         config, parts = player.model.config, player.config.micro_batches
-        self._step = learner.make_grpo_step(
-            config, loss, player.optimizer, parts, player.widths[-1]
-        )
+        self._step = learner.make_grpo_step(config, loss, player.optimizer, parts, player.widths[-1])
 
     def update(
         self,

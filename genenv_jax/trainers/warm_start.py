@@ -78,8 +78,7 @@ class WarmStartConfig(Settings):
         super().__post_init__()
         if self.batch_size % self.micro_batches:
             raise ValueError(
-                f"micro_batches = {self.micro_batches}: expected a divisor of batch_size = "
-                f"{self.batch_size}"
+                f"micro_batches = {self.micro_batches}: expected a divisor of batch_size = {self.batch_size}"
             )
 
 
@@ -217,9 +216,7 @@ def fine_tune(
         parts: learner.make_supervised_step(model.config, optimizer, parts)
         for parts in {size(shapes(e)) // part for of in examples.values() for e in of}
     }
-    of_roles = [
-        _alike(_passes(of, order), shapes, size, shapes.episodes) for of in examples.values()
-    ]
+    of_roles = [_alike(_passes(of, order), shapes, size, shapes.episodes) for of in examples.values()]
     batches = itertools.chain.from_iterable(zip(*of_roles, strict=True))
     measure = _Validation(held_back, shapes, part, model, frozen, put)
     saved = checkpoints.restore({"state": state, "best": state.params})
@@ -274,14 +271,10 @@ def _optimizer(c: WarmStartConfig, **changes: float) -> OptimizerConfig:
 def _check_finite(*losses: float) -> None:
     for loss in losses:
         if not math.isfinite(loss):
-            raise ValueError(
-                f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate"
-            )
+            raise ValueError(f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate")
 
 
-def _encode(
-    model: LanguageModel, messages: Sequence[Message], completions: Sequence[Completion]
-) -> Example:
+def _encode(model: LanguageModel, messages: Sequence[Message], completions: Sequence[Completion]) -> Example:
     encoded = [
         _encode_transcript(model, messages, completion)
         if isinstance(completion, Transcript)
@@ -294,9 +287,7 @@ def _encode(
 
 def _encode_answer(model: LanguageModel, answer: str) -> tuple[list[int], list[bool]]:
     tag = model.opened_thought.strip()
-    thought = (
-        tag and f"\n{tag.replace('<', '</')}\n\n"
-    )  # an empty one, as Qwen3's templates write it
+    thought = tag and f"\n{tag.replace('<', '</')}\n\n"  # an empty one, as Qwen3's templates write it
     tokens = [*model.encode(thought + answer), model.eos_ids[0]]
     return tokens, [True] * len(tokens)
 

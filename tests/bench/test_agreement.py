@@ -82,7 +82,4 @@ def test_tally_counts_every_class_of_disagreement():
     assert counted.classes[tally.OURS, "wrong", ""] == {"b": 1}
     text = counted.table()
     assert "| b | 1 | 0 | 0 | 0 | 1 | 0 |" in text and "| all | 4 | 1 | 1 | 0 | 1 | 1 |" in text
-    assert (
-        "only accepted here; official: wrong; here: accepted: 1\n  b: 1, as parallel_0: 'maybe'"
-        in text
-    )
+    assert "only accepted here; official: wrong; here: accepted: 1\n  b: 1, as parallel_0: 'maybe'" in text

@@ -30,9 +30,7 @@ def shapes(work):
     """Abstract parameters and batch of a work."""
     b, g, p, c = work.prompts, work.group, work.prompt, work.new
     array = jax.ShapeDtypeStruct
-    batch = CompletionBatch(
-        *(array(shape, jnp.int32) for shape in ((b, p), (b,), (b, g, c), (b, g)))
-    )
+    batch = CompletionBatch(*(array(shape, jnp.int32) for shape in ((b, p), (b,), (b, g, c), (b, g))))
     return param_shapes(CONFIG), batch
 
 
@@ -82,9 +80,7 @@ def test_an_update_is_three_forward_passes(work):
 def test_parameters_are_those_of_the_model(size):
     config = TransformerConfig.from_huggingface(huggingface_config(SIZES[size]))
     leaves = jax.tree_util.tree_leaves_with_path(param_shapes(config))
-    matrices = sum(
-        np.prod(x.shape) for path, x in leaves if path[-1].key in ("kernel", "embedding")
-    )
+    matrices = sum(np.prod(x.shape) for path, x in leaves if path[-1].key in ("kernel", "embedding"))
     assert parameters(SIZES[size]) == matrices
 
 

@@ -75,9 +75,7 @@ def test_a_models_parity(tiny_model):
     )  # fmt: skip
     assert "greedy answers of 8 tokens at most: 2 of 2 equal" in text
     for how in ("dtype bfloat16", "matmul_dtype bfloat16"):
-        assert re.search(
-            rf"^{how}: log-probs of \d+ tokens, sampler against the trainer", text, re.M
-        )
+        assert re.search(rf"^{how}: log-probs of \d+ tokens, sampler against the trainer", text, re.M)
 
 
 @pytest.mark.slow

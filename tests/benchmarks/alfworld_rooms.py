@@ -179,9 +179,7 @@ SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
 }  # fmt: skip
 
 
-def drawn(
-    benchmark: ALFWorld, count: int, rng: random.Random
-) -> Iterator[tuple[Room, Task | Rejection]]:
+def drawn(benchmark: ALFWorld, count: int, rng: random.Random) -> Iterator[tuple[Room, Task | Rejection]]:
     """Random rooms with what the gate makes of them."""
     seeds = benchmark.tasks("seed")
     for number in range(count):
@@ -201,9 +199,7 @@ def spoiled(found: list[Room], count: int, rng: random.Random) -> Iterator[tuple
         yield name, change(found[number % len(found)], rng), reason
 
 
-def differences(
-    benchmark: ALFWorld, task: Task, open_game: Any, grammar: str, seed: int
-) -> list[str]:
+def differences(benchmark: ALFWorld, task: Task, open_game: Any, grammar: str, seed: int) -> list[str]:
     """Where the engine and the rules part along a game's stored plan, with looks in between."""
     game, rng = benchmark._game(task), random.Random(seed)
     world, running = game.world(grammar), open_game(game, grammar)

@@ -113,9 +113,7 @@ def _level_3_records(replies: bool, training: bool) -> list[dict[str, Any]]:
         for index, call in enumerate(sample["apis"]):
             text = _printed(call["api_name"], call["input"])
             record = {"instruction": "Help.", "input": f"{seen}Generate API Request: "}
-            record |= {"output": text} | (
-                {} if training else {"sample_id": number, "api_id": index}
-            )
+            record |= {"output": text} | ({} if training else {"sample_id": number, "api_id": index})
             if not replies:
                 found.append(record)
             seen += f"{text}->{call['output']}\n"

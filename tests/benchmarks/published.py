@@ -13,9 +13,7 @@ from genenv_jax.benchmarks import data_files
 
 
 @contextlib.contextmanager
-def published(
-    name: str, directory: pathlib.Path, url: str = "https://example.org"
-) -> Iterator[None]:
+def published(name: str, directory: pathlib.Path, url: str = "https://example.org") -> Iterator[None]:
     """Makes what is below `directory` now the published files of the benchmark `name`, at `url`."""
     lines = ["path\turl\tbytes\tsha256"]
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):

@@ -125,9 +125,7 @@ def test_numbers(toy):
 
 # -- the simulator's side ---------------------------------------------------------------------------------
 
-SEEN = (
-    "You see a desk 1, a drawer 1, and a drawer 2.\n> go to desk 1\nOn the desk 1, you see a mug 1."
-)
+SEEN = "You see a desk 1, a drawer 1, and a drawer 2.\n> go to desk 1\nOn the desk 1, you see a mug 1."
 
 
 def sections(

@@ -25,9 +25,7 @@ from tests.benchmarks.alfworld_toys import write_game
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.data,
-    pytest.mark.skipif(
-        not engine.is_installed(), reason="needs the engine: pip install alfworld textworld"
-    ),
+    pytest.mark.skipif(not engine.is_installed(), reason="needs the engine: pip install alfworld textworld"),
 ]
 
 

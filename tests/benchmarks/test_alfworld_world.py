@@ -87,9 +87,7 @@ def test_no_plan_is_an_error():
             expert.walkthrough(World(pddl.parse(kitchen.replace(name, "nothing"))))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "(", ")", "(define)", "(define (:init) )", "()" * 9, "(" * 100, "x"]
-)
+@pytest.mark.parametrize("text", ["", "(", ")", "(define)", "(define (:init) )", "()" * 9, "(" * 100, "x"])
 def test_what_is_no_problem(text):
     with pytest.raises(ValueError, match=r"expected|brackets"):
         pddl.parse(text)

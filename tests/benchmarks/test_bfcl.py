@@ -442,9 +442,7 @@ def test_a_refusal_and_a_call_where_none_fits(shown_in_template):
     assert called.reward == 0 and not called.success
 
 
-@pytest.mark.parametrize(
-    "call", [HERMES, '[TOOL_CALLS][{"name": "probe_tool"}]', '{"parameters": {"x": 1}}']
-)
+@pytest.mark.parametrize("call", [HERMES, '[TOOL_CALLS][{"name": "probe_tool"}]', '{"parameters": {"x": 1}}'])
 @pytest.mark.parametrize("rule", ["ast", "static_match"])
 def test_the_reference_is_written_in_the_templates_form(benchmark, call, rule):
     benchmark.use_template(call)

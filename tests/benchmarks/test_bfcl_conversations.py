@@ -207,9 +207,7 @@ def test_hostile_answers_and_generations_in_bounded_time(bounded, benchmark, tex
 
 
 def test_results_inside_arguments_do_not_double(bounded, benchmark):
-    double = (
-        "echo(content={'a': cat(file_name='x'), 'b': cat(file_name='x'), 'c': 1}, file_name='x')"
-    )
+    double = "echo(content={'a': cat(file_name='x'), 'b': cat(file_name='x'), 'c': 1}, file_name='x')"
     played = benchmark.episode(_seed())
     played.step("[touch(file_name='x')]")
     played.step(f"[{', '.join([double] * 20)}]")

@@ -66,9 +66,7 @@ def test_an_environment_fits_into_40_lines(directory, monkeypatch):
     for task in (*seeds, *held_out):
         assert lamps.verify(task) is None and lamps.score(task, "switch attic\ndone").reward == 0
         messages, transcript = demonstrations.reference(lamps, task)
-        assert (
-            messages[-1]["content"].startswith("Switch on: ") and transcript.answers[-1] == "done"
-        )
+        assert messages[-1]["content"].startswith("Switch on: ") and transcript.answers[-1] == "done"
         assert transcript.replies[0][0]["content"] in [f"on: {lamp}" for lamp in LAMPS]
     keys = {"done": True, "seed": seeds[0], "task_id": "new", "generation": 0}
     for text, reason in (

@@ -39,9 +39,7 @@ def _again(benchmark, attempts, directory, writer=None):
     return {of[0].task.id: of[0].score.success for of in scored}
 
 
-@pytest.mark.parametrize(
-    "template", ["", "<tool_call>\n{}\n</tool_call>"], ids=["text", "template"]
-)
+@pytest.mark.parametrize("template", ["", "<tool_call>\n{}\n</tool_call>"], ids=["text", "template"])
 def test_bfcl_single_turns_come_back(bfcl_dir, tmp_path, template):
     benchmark = BFCL(data_dir=bfcl_dir, eval_categories=SINGLE, seed_categories=("live_multiple",))
     if template:

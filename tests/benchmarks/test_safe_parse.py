@@ -148,9 +148,7 @@ def test_literals_come_through():
     assert parse_literal("name").reason == base.UNPARSABLE
 
 
-@pytest.mark.parametrize(
-    "digits", ["9" * 4301, "0x1" + "0" * 3600, "[{'a': -0o1" + "0" * 5000 + "}]"]
-)
+@pytest.mark.parametrize("digits", ["9" * 4301, "0x1" + "0" * 3600, "[{'a': -0o1" + "0" * 5000 + "}]"])
 def test_a_literal_can_be_written_out_again(digits):
     assert parse_literal(digits).reason == base.UNPARSABLE
     assert parse_literal(digits.replace("00", "").replace("99", "")) is not None

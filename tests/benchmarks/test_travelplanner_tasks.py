@@ -33,9 +33,7 @@ def test_the_queries_and_their_information(directory):
     reference = world.references["train_3"]
     assert [city.name for city in reference.cities] == ["Ashton", "Brookby"]
     assert [city.restaurants[1].cost for city in reference.cities] == [15.0, 15.0]
-    legs = [
-        (leg.origin, leg.date, len(leg.flights), leg.drive.kilometres) for leg in reference.legs
-    ]
+    legs = [(leg.origin, leg.date, len(leg.flights), leg.drive.kilometres) for leg in reference.legs]
     assert legs == [
         ("Portfield", "2022-03-08", 2, 210.0), ("Ashton", "2022-03-10", 0, 80.0),
         ("Brookby", "2022-03-12", 1, 80.0),

@@ -136,9 +136,7 @@ def test_a_published_file_that_has_changed_is_rejected(files, tmp_path, datasets
         ),
     ],
 )
-def test_a_mirror_without_an_end_is_given_up(
-    files, tmp_path, datasets, monkeypatch, begin, again, message
-):
+def test_a_mirror_without_an_end_is_given_up(files, tmp_path, datasets, monkeypatch, begin, again, message):
     def endless(handler):
         with contextlib.suppress(OSError):
             handler.wfile.write(begin)
@@ -173,9 +171,7 @@ def test_files_that_are_missing_or_empty_are_named(files, datasets):
 
 def test_the_command_says_mistakes_in_one_line(tmp_path, datasets, monkeypatch):
     for name in ("nothing", "bfcl/v2", "bamboogle/v4"):
-        assert datasets(name).startswith(
-            f"error: --name={name}: expected one of alfworld, api_bank,"
-        )
+        assert datasets(name).startswith(f"error: --name={name}: expected one of alfworld, api_bank,")
     assert datasets("bfcl", tmp_path / "no").startswith("error: --manual_dir: ")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -209,9 +205,7 @@ def test_small_files_make_data_sets(tmp_path, name, datasets):
 
 def test_the_export_needs_no_tensorflow():
     code = "import sys\nfrom genenv_jax.datasets import export\nprint('tensorflow' in sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stdout.strip() == "False", result.stderr
 
 

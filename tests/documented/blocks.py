@@ -128,9 +128,7 @@ def invocations(block: Block) -> list[Invocation]:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0 and not done.stderr, (
-            f"{block.page}:{block.line}: bash: {done.stderr}"
-        )
+        assert done.returncode == 0 and not done.stderr, f"{block.page}:{block.line}: bash: {done.stderr}"
         found = []
         for file in (directory / "record").iterdir():
             if not file.suffix:

@@ -70,9 +70,7 @@ class Checkout:
 
     def make_run(self) -> None:
         """A run of one epoch, in place of all that the documentation supposes to be finished."""
-        done = self.run(
-            *("main", QUICK, "--workdir=runs/quickstart", *self.short, "--config.epochs=1")
-        )
+        done = self.run(*("main", QUICK, "--workdir=runs/quickstart", *self.short, "--config.epochs=1"))
         assert done.returncode == 0, done.stderr
         (self.root / "runs" / "bfcl").symlink_to("quickstart")
         # An agent that has room for the prompts of another benchmark.

@@ -37,9 +37,7 @@ ONE_ANSWER = (
 
 
 def _succeeded(done, said: str) -> None:
-    assert done.returncode == 0 and said in done.stdout, (
-        f"{done.stdout[-500:]}{done.stderr[-1500:]}"
-    )
+    assert done.returncode == 0 and said in done.stdout, f"{done.stdout[-500:]}{done.stderr[-1500:]}"
 
 
 def prints(program: str, said: str, *few: str) -> Callable:
@@ -51,11 +49,7 @@ def prints(program: str, said: str, *few: str) -> Callable:
     """
 
     def run(invocation: Invocation, place: Checkout) -> None:
-        given = (
-            place.with_model(invocation)
-            if invocation.flag("config")
-            else place.arguments(invocation)
-        )
+        given = place.with_model(invocation) if invocation.flag("config") else place.arguments(invocation)
         done = place.run(program, *given, *few)
         _succeeded(done, said.format(workdir=invocation.flag("workdir")))
 
@@ -64,9 +58,7 @@ def prints(program: str, said: str, *few: str) -> Callable:
 
 evaluate_model = prints("evaluate", "page: {workdir}/report.html", *ONE_ANSWER, *ONE_DEVICE)
 report = prints("report", "/report/report.html")
-parity = prints(
-    *("bench/parity.py", "of 2 tokens at most: 1 of 1 equal", "--lengths=60", "--new_tokens=2")
-)
+parity = prints(*("bench/parity.py", "of 2 tokens at most: 1 of 1 equal", "--lengths=60", "--new_tokens=2"))
 
 
 def dry_run(invocation: Invocation, place: Checkout) -> None:
@@ -109,9 +101,7 @@ def evaluate_server(invocation: Invocation, place: Checkout) -> None:
     """A server's answers are scored."""
     with serve(lambda request: "a text") as (url, requests):
         endpoint = f"--endpoint={url}"
-        given = [
-            endpoint if a.startswith("--endpoint=") else a for a in place.arguments(invocation)
-        ]
+        given = [endpoint if a.startswith("--endpoint=") else a for a in place.arguments(invocation)]
         done = place.run("evaluate", *given, *ONE_ANSWER)
     _succeeded(done, "greedy  accuracy ")
     assert {request["model"] for request in requests} == {invocation.flag("endpoint_model")}

@@ -61,22 +61,16 @@ SLOW, DATA, RUN = "slow", "data", "finished run"
 
 KINDS = {
     "a dry run": Kind(TRAIN, own.dry_run, lambda i: alone(i) and not on_real_data(i), (SLOW,)),
-    "a dry run on real data": Kind(
-        TRAIN, own.dry_run, lambda i: alone(i) and on_real_data(i), (SLOW, DATA)
-    ),
+    "a dry run on real data": Kind(TRAIN, own.dry_run, lambda i: alone(i) and on_real_data(i), (SLOW, DATA)),
     "one of several processes": Kind(TRAIN, launchers.taken, lambda i: not alone(i)),
     "a warm start": Kind(("genenv_jax.supervised",), own.supervised, needs=(SLOW,)),
     "a suite": Kind(("genenv_jax.experiment",), own.experiment, needs=(SLOW,)),
-    "a model": Kind(
-        EVALUATE, own.evaluate_model, lambda i: of_model(i) and not on_real_data(i), (SLOW, RUN)
-    ),
+    "a model": Kind(EVALUATE, own.evaluate_model, lambda i: of_model(i) and not on_real_data(i), (SLOW, RUN)),
     "a model on real data": Kind(
         EVALUATE, own.evaluate_model, lambda i: of_model(i) and on_real_data(i), (SLOW, DATA)
     ),
     "a simulator": Kind(EVALUATE, own.evaluate_simulator, of_simulator, (SLOW, DATA)),
-    "a server": Kind(
-        EVALUATE, own.evaluate_server, lambda i: bool(i.flag("endpoint")), (SLOW, DATA)
-    ),
+    "a server": Kind(EVALUATE, own.evaluate_server, lambda i: bool(i.flag("endpoint")), (SLOW, DATA)),
     "a page": Kind(("genenv_jax.report",), own.report, needs=(SLOW, RUN)),
     "a session": Kind(("genenv_jax.play",), own.play, needs=(SLOW, RUN)),
     "an upload": Kind(("genenv_jax.publish",), own.publish, needs=(SLOW, RUN)),
@@ -123,9 +117,7 @@ def _module(invocation):
 def kinds_of(invocation):
     """Names of its kinds; one, if all is well."""
     return [
-        name
-        for name, kind in KINDS.items()
-        if _module(invocation) in kind.programs and kind.only(invocation)
+        name for name, kind in KINDS.items() if _module(invocation) in kind.programs and kind.only(invocation)
     ]
 
 

@@ -82,9 +82,7 @@ def test_a_model_varies_every_seed(cache, tmp_path):
 
 
 def test_a_server_is_asked_for_as_many_and_as_long_texts(cache, tmp_path):
-    given = toy_config(
-        cache, {"simulator.variations": 2, "evaluation.max_tasks": 3, "warm_start.steps": 0}
-    )
+    given = toy_config(cache, {"simulator.variations": 2, "evaluation.max_tasks": 3, "warm_start.steps": 0})
     reply = lambda request: (200, completion("nonsense", "length"))  # noqa: E731
     with serve(reply) as (url, requests):
         found = command.run(given, "", str(tmp_path), url, "m", role="simulator")

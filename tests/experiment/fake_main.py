@@ -55,9 +55,7 @@ def records(gain: float, seed: int, epochs: int):
         yield line
 
 
-def write_run(
-    directory: pathlib.Path, gain: float, seed: int, epochs: int = 4, change=lambda _: None
-):
+def write_run(directory: pathlib.Path, gain: float, seed: int, epochs: int = 4, change=lambda _: None):
     """A whole run's files, but for its tasks; its lines, once `change` has changed them."""
     directory.mkdir(parents=True)
     config = {"seed": seed, "epochs": epochs, "benchmark": {"name": "embedded"}}

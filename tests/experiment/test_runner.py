@@ -96,9 +96,7 @@ def test_a_signal_is_passed_on_and_the_suite_continues(tmp_path, signum):
         "with signals.ending(*signals.BOTH):\n"
         f"    Runner(make_plan(suite), pathlib.Path({str(tmp_path)!r}), FAKE).run()\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     metrics = run_dir(tmp_path, "a", 3) / "metrics.jsonl"
     while not (metrics.exists() and metrics.read_text().count("\n") >= 2):
         assert process.poll() is None
@@ -118,9 +116,7 @@ def test_a_signal_is_passed_on_and_the_suite_continues(tmp_path, signum):
 def test_a_run_that_outlives_its_suite_keeps_the_lock(tmp_path):
     one = runner(fake_suite(), tmp_path)
     with one._lock() as lock:
-        orphan = subprocess.Popen(
-            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,)
-        )
+        orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
     with pytest.raises(ValueError, match="is in use"):
         one.run()
     orphan.communicate(b"\n")

@@ -158,9 +158,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
             print(scenario["describe_error"], file=sys.stderr)
             return 1
         if not state.exists():
-            print(
-                "ERROR: (gcloud.compute.tpus.tpu-vm.describe) NOT_FOUND: no such", file=sys.stderr
-            )
+            print("ERROR: (gcloud.compute.tpus.tpu-vm.describe) NOT_FOUND: no such", file=sys.stderr)
             return 1
         print(f"{state.read_text()}\t{(control / 'type').read_text()}")
         return 0

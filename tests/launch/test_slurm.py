@@ -90,9 +90,7 @@ def test_a_preempted_run_saves_and_slurm_alone_starts_it_again(cluster, again):
 
 
 def test_a_failing_worker_ends_the_job_for_good(cluster):
-    (cluster.control / "exit/1").write_text(
-        "5"
-    )  # the other ends with 143, which is what srun returns
+    (cluster.control / "exit/1").write_text("5")  # the other ends with 143, which is what srun returns
     done = submit(cluster)
     assert done.returncode == 143 and cluster.starts == 1
 

@@ -28,9 +28,7 @@ def with_shared_past(kernel):
     """A kernel that takes a `SharedPast`, as a function of a list of at most one segment."""
 
     def run(q, k, v, past):
-        shared = [
-            SharedPast(keys[:, 0], values[:, 0], mask[:, 0, 0]) for keys, values, mask in past
-        ]
+        shared = [SharedPast(keys[:, 0], values[:, 0], mask[:, 0, 0]) for keys, values, mask in past]
         return kernel(q, k, v, shared[0] if shared else None)
 
     return run
@@ -68,9 +66,7 @@ def assert_equal_with_gradients(got, want, inputs):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * scale)
             assert float(jnp.abs(b).max()) > 1e-2  # far above the tolerance
         return
-    exact = jax.tree.map(
-        lambda x: x.astype(jnp.float32) if x.dtype == q.dtype else x, (q, k, v, past)
-    )
+    exact = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == q.dtype else x, (q, k, v, past))
     exact_leaves = jax.tree.leaves(forward_and_gradients(want, *exact))
     for a, b, c in zip(got_leaves, want_leaves, exact_leaves, strict=True):
         assert a.dtype == b.dtype

@@ -65,9 +65,7 @@ def gradients(name):
     model = make(cases.GRADIENTS[name][1])
     tokens, mask = cases.padded_batch()
     labels = np.where(mask, tokens, -100)[:, 1:]
-    out = model(
-        input_ids=torch.from_numpy(tokens).long(), attention_mask=torch.from_numpy(mask).long()
-    )
+    out = model(input_ids=torch.from_numpy(tokens).long(), attention_mask=torch.from_numpy(mask).long())
     loss = torch.nn.functional.cross_entropy(
         out.logits[:, :-1].flatten(0, 1), torch.from_numpy(labels).long().flatten()
     )

@@ -26,9 +26,7 @@ without_gpu = functools.partial(cudnn_attention, implementation="xla")
     ],
 )
 def test_equals_the_plain_path(g, t, s, n, kv, h, dtype):
-    inputs = make_inputs(
-        g=g, t=t, s=s, n=n, kv=kv, h=h, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype
-    )
+    inputs = make_inputs(g=g, t=t, s=s, n=n, kv=kv, h=h, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype)
     assert_equal_with_gradients(with_shared_past(without_gpu), causal_attention, inputs)
 
 

@@ -50,9 +50,7 @@ def test_mask(prompt, rows, length):
     assert mask.shape == dense.shape
     np.testing.assert_array_equal(mask[:, :], dense)
     np.testing.assert_array_equal(mask[1:3, 2:5], dense[1:3, 2:5])
-    assert mask == GroupMask(prompt, rows, length) and hash(mask) == hash(
-        GroupMask(prompt, rows, length)
-    )
+    assert mask == GroupMask(prompt, rows, length) and hash(mask) == hash(GroupMask(prompt, rows, length))
 
 
 def test_blocks_between_rows_are_skipped():

@@ -216,9 +216,7 @@ def test_too_few_layers_in_the_configuration(model):
 
 def test_shardings_of_another_model(model):
     shardings = {"embedding": jax.sharding.SingleDeviceSharding(jax.devices()[0])}
-    with pytest.raises(
-        ValueError, match="shardings do not fit the parameters: layers/.* and 10 more"
-    ):
+    with pytest.raises(ValueError, match="shardings do not fit the parameters: layers/.* and 10 more"):
         load(model, shardings=shardings)
 
 
@@ -373,15 +371,11 @@ def test_resolve(model, tmp_path, monkeypatch):
         huggingface.resolve(model / "config.json")
     with pytest.raises(FileNotFoundError, match="bad name! is neither a directory nor a model on"):
         huggingface.resolve("bad name!")
-    with pytest.raises(
-        FileNotFoundError, match="^nobody/nothing could not be fetched from the hub"
-    ):
+    with pytest.raises(FileNotFoundError, match="^nobody/nothing could not be fetched from the hub"):
         huggingface.resolve("nobody/nothing")
     monkeypatch.setattr("huggingface_hub.snapshot_download", None)  # never asked for a directory
     for name in ("/no/where", "./here", "../a/b", "~/nowhere", "no/such/directory"):
-        with pytest.raises(
-            FileNotFoundError, match=f"^{name}: no such directory; expected a model"
-        ):
+        with pytest.raises(FileNotFoundError, match=f"^{name}: no such directory; expected a model"):
             huggingface.resolve(name)
 
 

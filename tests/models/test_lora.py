@@ -117,9 +117,7 @@ def test_an_adapter_of_peft(base, tmp_path, name):
     tiny.save_tensors(theirs / peft.WEIGHTS, part(stored, "saved"))
     wide = with_lora(config, adapters_of.read_config(theirs))
     options = cases.ADAPTERS[name]
-    assert wide.lora == LoraConfig(
-        options["r"], options["lora_alpha"], tuple(options["target_modules"])
-    )
+    assert wide.lora == LoraConfig(options["r"], options["lora_alpha"], tuple(options["target_modules"]))
     adapters = adapters_of.load(theirs, wide)
     got = logits(wide, lora.join(params, adapters))
     np.testing.assert_allclose(got, stored["logits"], atol=1e-4)

@@ -66,9 +66,7 @@ def test_what_is_saved_is_read_in_either_spelling(name, spelling):
 
 
 def test_spellings_that_disagree():
-    config = tiny.config_dict(
-        "llama", rope_parameters=LLAMA3, rope_scaling=LLAMA3 | {"factor": 9.0}
-    )
+    config = tiny.config_dict("llama", rope_parameters=LLAMA3, rope_scaling=LLAMA3 | {"factor": 9.0})
     with pytest.raises(ValueError, match="rope_parameters and rope_scaling disagree: .*factor"):
         TransformerConfig.from_huggingface(config)
 

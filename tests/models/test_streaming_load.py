@@ -161,9 +161,7 @@ def test_faults_are_named_in_any_block(tmp_path, sizes):
     huggingface.load_params(path, config, shardings)
     head[-1, -1] += 1
     tiny.write_weights(path, tensors)
-    with pytest.raises(
-        ValueError, match=r"model\.safetensors: lm_head\.weight differs .* tie_word"
-    ):
+    with pytest.raises(ValueError, match=r"model\.safetensors: lm_head\.weight differs .* tie_word"):
         huggingface.load_params(path, config, shardings)
     key = "model.layers.1.mlp.down_proj.weight"
     del tensors["lm_head.weight"]

@@ -10,8 +10,7 @@ from genenv_jax.models.templates import check
 from tests import tiny
 
 GROWING = (
-    "{% set all = namespace(x='ab') %}"
-    "{% for _ in range(40) %}{% set all.x = all.x ~ all.x %}{% endfor %}"
+    "{% set all = namespace(x='ab') %}{% for _ in range(40) %}{% set all.x = all.x ~ all.x %}{% endfor %}"
 )
 IN_LETTERS = "{% for m in messages %}IN{% endfor %}"
 for name in "abc":

@@ -47,9 +47,7 @@ def test_defaults_of_the_families():
 
     def without(family, *keys):
         config = tiny.config_dict(family)
-        return TransformerConfig.from_huggingface(
-            {k: v for k, v in config.items() if k not in keys}
-        )
+        return TransformerConfig.from_huggingface({k: v for k, v in config.items() if k not in keys})
 
     assert without("qwen3", "head_dim").head_dim == 128  # not hidden_size / num_attention_heads
     assert without("qwen2", "head_dim").head_dim == 8

@@ -117,9 +117,7 @@ ADAPTERS = {  # PEFT's settings
     "all": {
         "r": 3,
         "lora_alpha": 12,
-        "target_modules": [
-            *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-        ],
+        "target_modules": [*("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")],
     },
     "two": {"r": 2, "lora_alpha": 6, "target_modules": ["q_proj", "down_proj"]},
 }

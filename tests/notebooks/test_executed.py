@@ -82,9 +82,7 @@ def check_report(executed):
             assert f"<td>{arm}</td>" in executed.html(id_)
     assert "simulator.train" in executed.html("arms")
     assert "genenv − random" in executed.html("contrasts")
-    assert "2 seeds: the smallest p that any difference can have is 0.5" in executed.printed(
-        "contrasts"
-    )
+    assert "2 seeds: the smallest p that any difference can have is 0.5" in executed.printed("contrasts")
     counts = {f"figure-{n}-cells": count for n, count in {4: 2, 5: 2, 6: 3, 7: 1, 8: 1}.items()}
     executed.check_figures(counts | {"contrasts": 1})
 
@@ -121,9 +119,7 @@ def test_the_curriculum_runs(execute):
     assert all(f"p̂ ≈ {target}" in texts for target in (0.1, 0.5, 0.9))
     shown = [unescape(text) for text in re.findall(r"</span>\s*<pre>([^<]*)</pre>", texts)]
     assert len(shown) >= 3 and all(json.dumps(text) in records for text in shown)
-    executed.check_figures(
-        {"p-hat": 2, "rejected": 1, "difficulty": 1, "held-out": 1, "lengths": 2}
-    )
+    executed.check_figures({"p-hat": 2, "rejected": 1, "difficulty": 1, "held-out": 1, "lengths": 2})
     assert "Rejected generations" in executed.html("rejected")
     compared = executed.html("traces")
     assert all(kind in compared for kind in ("learnt", "lost", "always solved", "never solved"))

@@ -168,9 +168,7 @@ def test_two_processes_play_the_episodes_of_one(tmp_path):
     settings = [f"--config.{name}={value}" for name, value in EPISODES.items()]
     for count in (1, 2):
         workdir = tmp_path / str(count)
-        finish(
-            workdir, toy_run(workdir, count, *settings, "--config.epochs=1", command="main:Talking")
-        )
+        finish(workdir, toy_run(workdir, count, *settings, "--config.epochs=1", command="main:Talking"))
     assert_equal_runs(tmp_path / "1", tmp_path / "2")
     traces = lines(tmp_path / "2", "d_train.jsonl")
     assert max(len(trace["answers"]) for trace in traces) > 1
@@ -201,9 +199,7 @@ def test_two_processes_fine_tune_a_given_model(tmp_path):
     found = []
     for count in (1, 2):
         caches = [tmp_path / f"models-{count}"] * count
-        finish(
-            tmp_path / str(count), toy_run(tmp_path / str(count), count, *settings, caches=caches)
-        )
+        finish(tmp_path / str(count), toy_run(tmp_path / str(count), count, *settings, caches=caches))
         (notes,) = caches[0].rglob("warm_start.json")
         found.append([list(r.values()) for r in json.loads(notes.read_text())["losses"]])
     for one, two in zip(*found, strict=True):

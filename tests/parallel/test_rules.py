@@ -106,9 +106,7 @@ def lowered_gradient(config):
         shape((8, 2), jnp.int32),
     )
     # A new function each time: the constraints are decided when it is traced.
-    loss = jax.jit(
-        jax.grad(lambda params, batch: completion_logprobs(params, batch, config)[0].sum())
-    )
+    loss = jax.jit(jax.grad(lambda params, batch: completion_logprobs(params, batch, config)[0].sum()))
     return loss.lower(rules.param_shapes(config), batch).as_text()
 
 
@@ -182,9 +180,7 @@ def test_copies_of_the_parameters(dtype):
     shardings = rules.param_shardings(config, mesh)
     with rules.activate(mesh, config):
         cast, decoding = jax.jit(copies)(jax.device_put(params, shardings))
-    assert jax.tree.all(
-        jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), cast, shardings)
-    )
+    assert jax.tree.all(jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), cast, shardings))
     assert decoding["layers"]["mlp"]["up"]["kernel"].addressable_shards[0].data.shape == (2, 32, 12)
     assert decoding["layers"]["attention"]["o"]["kernel"].addressable_shards[0].data.shape == (
         2, 2, 8, 16,

@@ -116,9 +116,7 @@ def test_calls_go_back_as_they_came_with_their_results():
         endpoint = Endpoint(url, "m")
         text = endpoint.complete([tools, *HELLO]).text
         answer = {"role": "assistant", "content": text}
-        endpoint.complete(
-            [tools, *HELLO, answer, result, result, result, *HELLO, answer, result, result]
-        )
+        endpoint.complete([tools, *HELLO, answer, result, result, result, *HELLO, answer, result, result])
         written = {"role": "assistant", "content": own}
         endpoint.complete([tools, *HELLO, written, result, result, answer, result, answer])
         endpoint.complete([*HELLO, answer, result, result])
@@ -128,9 +126,7 @@ def test_calls_go_back_as_they_came_with_their_results():
         assert sent[at]["content"] == "Well:"
         calls = sent[at]["tool_calls"]
         assert [call["function"] for call in calls] == functions
-        assert [m.get("tool_call_id") for m in sent[at + 1 : at + 3]] == [
-            call["id"] for call in calls
-        ]
+        assert [m.get("tool_call_id") for m in sent[at + 1 : at + 3]] == [call["id"] for call in calls]
     assert len({message["tool_call_id"] for message in sent if message["role"] == "tool"}) == 4
     assert sent[4] == {"role": "user", "content": "3\n\nHello"} and len(sent) == 8
     # What the model wrote as text stays text, and so do calls without results.
@@ -183,9 +179,7 @@ def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
 def test_a_server_is_reached_once(tmp_path):
     """One that cannot list its models is there; with answers that are kept none is needed."""
     nowhere, cache = "http://127.0.0.1:9/v1", tmp_path / "answers.jsonl"
-    with pytest.raises(
-        EndpointError, match=f"{nowhere}: no server can be reached .*Connect call failed"
-    ):
+    with pytest.raises(EndpointError, match=f"{nowhere}: no server can be reached .*Connect call failed"):
         Endpoint(nowhere, "m").reach()
     with serve(lambda _: "x") as (url, requests):
         endpoint = Endpoint(url, "m", cache=cache)
@@ -335,9 +329,7 @@ def test_a_response_without_an_end_is_given_up(status, body, timeout, message):
         Endpoint(url, "m", timeout=timeout, retries=0).complete(HELLO)
 
 
-@pytest.mark.parametrize(
-    "place", ["/v1/chat/completions", "//127.0.0.1:9/v1", "file:///etc/passwd"]
-)
+@pytest.mark.parametrize("place", ["/v1/chat/completions", "//127.0.0.1:9/v1", "file:///etc/passwd"])
 def test_redirections_come_to_an_end(place):
     with serve(lambda _: (307, Raw(place))) as (url, requests), pytest.raises(EndpointError):
         Endpoint(url, "m", timeout=5.0, retries=0).complete(HELLO)

@@ -87,9 +87,7 @@ def plain_pass(params, batch, d_logp=None, d_entropy=None):
         np.zeros((B * G, C), np.float32) if x is None else (x * MASK).astype("f4").reshape(-1, C)
         for x in (d_logp, d_entropy)
     ]
-    logp, entropy, gradient = _plain_pass(
-        params, tokens, batch.completions.reshape(-1, C), places, *slopes
-    )
+    logp, entropy, gradient = _plain_pass(params, tokens, batch.completions.reshape(-1, C), places, *slopes)
     return *(np.asarray(x, float).reshape(B, G, C) for x in (logp, entropy)), gradient
 
 

@@ -118,6 +118,4 @@ def test_muon_takes_steps_of_one_size_in_every_direction():
         ("layers", "attention", "q", "bias"),
     ):
         muon, adamw = (functools.reduce(dict.get, path, updates[make]) for make in updates)
-        np.testing.assert_allclose(
-            muon, adamw * (0.9 * 0.1 / 0.19 + 1), rtol=1e-5
-        )  # Nesterov's momentum
+        np.testing.assert_allclose(muon, adamw * (0.9 * 0.1 / 0.19 + 1), rtol=1e-5)  # Nesterov's momentum

@@ -67,9 +67,7 @@ def test_the_scores_are_those_of_metrics(make):
     assert "ab" * 32 in found.text and "nothing is downloaded" in found.text
 
 
-@pytest.mark.parametrize(
-    "category", ["a|b", "a`b|", "`", "a\\|b", "**a** | [x](y)", "<b>|", "*a* <i>"]
-)
+@pytest.mark.parametrize("category", ["a|b", "a`b|", "`", "a\\|b", "**a** | [x](y)", "<b>|", "*a* <i>"])
 def test_a_category_with_markdown_is_one_cell(make, tmp_path, category):
     """Read back as GitHub does: pipes part cells even within code."""
     name = f"eval/test/greedy/accuracy_{category}"
@@ -97,9 +95,7 @@ def test_the_front_matter_names_the_base_and_its_licence(make, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    "text", [b"no front matter", b"---\n[\n---\n", b"\xff", b"---\n- a\n---\n"]
-)
+@pytest.mark.parametrize("text", [b"no front matter", b"---\n[\n---\n", b"\xff", b"---\n- a\n---\n"])
 def test_a_base_whose_card_is_broken_has_no_licence(make, tmp_path, text):
     (tmp_path / "base" / "README.md").write_bytes(text)
     assert ModelCard(make(**HUB)["card"]).data.license is None

@@ -22,9 +22,7 @@ def _actions(commands: Callable[[Task], list[str]]) -> Make:
     return lambda scene, task: "\n".join(f"Action: {command}" for command in commands(task))
 
 
-_action = functools.partial(
-    changed, of=lambda scene, task: task.answer["action"], write="Action: {}".format
-)
+_action = functools.partial(changed, of=lambda scene, task: task.answer["action"], write="Action: {}".format)
 
 
 def _listed(task: Task) -> list[str]:

@@ -46,9 +46,7 @@ _SIDE = {"type": "string", "description": "The side."}
 COIN = tool("set_coin", "Sets a coin to a side.", side=_SIDE)
 
 
-def unseen(
-    text: Callable[[str], str], tools: Callable[[Any], Any], calls: Callable[[Calls], Calls]
-) -> Make:
+def unseen(text: Callable[[str], str], tools: Callable[[Any], Any], calls: Callable[[Calls], Calls]) -> Make:
     """A held-out task with request, functions and reference changed."""
 
     def make(scene: Scene, seed: Task) -> str | None:

@@ -34,9 +34,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "bfcl_single": _bfcl(*_SINGLE, *_LIVE, seed_fraction=0.5),
     "bfcl_turn_static": _bfcl(*_TURNS, multi_turn_rule="turn_static", seed_fraction=0.5),
     "bfcl_turn_state": _bfcl(*_TURNS, multi_turn_rule="turn_state", seed_fraction=0.5),
-    "bfcl_conversations": _bfcl(
-        *_TURNS, multi_turn_rule="conversation", episodes=True, seed_fraction=0.5
-    ),
+    "bfcl_conversations": _bfcl(*_TURNS, multi_turn_rule="conversation", episodes=True, seed_fraction=0.5),
     "bfcl_irrelevance": _bfcl("irrelevance", seed_fraction=0.5),
     "api_bank": (
         "api_bank",

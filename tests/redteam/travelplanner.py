@@ -35,8 +35,7 @@ def slots(change: Callable[[str, str], str], *names: str) -> Make:
 
     def make(plan: Plan) -> Plan:
         return [
-            {k: change(k, v) if k in names and v and v != "-" else v for k, v in day.items()}
-            for day in plan
+            {k: change(k, v) if k in names and v and v != "-" else v for k, v in day.items()} for day in plan
         ]
 
     return changed(make)
@@ -77,9 +76,7 @@ def _query(change: Callable[[dict[str, Any]], None]) -> Make:
     return make
 
 
-def _said(
-    old: Callable[[dict[str, Any]], str], new: Callable[[dict[str, Any]], str], **fields: Any
-):
+def _said(old: Callable[[dict[str, Any]], str], new: Callable[[dict[str, Any]], str], **fields: Any):
     """The seed's query with another text, and fields to match."""
 
     def change(record: dict[str, Any]) -> None:
@@ -94,9 +91,7 @@ def _wish(scene: Scene, seed: Task) -> str | None:
     if seed.answer["query"]["people_number"] != 1:
         return None
     wish = " We are a group of 4 people. And the pool must be warm."
-    return _query(lambda record: record.update(query=record["query"] + wish, people_number=4))(
-        scene, seed
-    )
+    return _query(lambda record: record.update(query=record["query"] + wish, people_number=4))(scene, seed)
 
 
 _MEALS = ("breakfast", "lunch", "dinner")

@@ -25,7 +25,5 @@ def _paid(exploit: Exploit) -> Exploit:
 
 
 EXPLOITS = [
-    _paid(exploit)
-    for exploit in travelplanner.EXPLOITS
-    if exploit.role == AGENT and exploit.name in _BOUNDS
+    _paid(exploit) for exploit in travelplanner.EXPLOITS if exploit.role == AGENT and exploit.name in _BOUNDS
 ]

@@ -42,9 +42,7 @@ def reported(workdir, tmp_path_factory):
 def saved(monkeypatch):
     """Name to figure, of what is drawn but, to save time, not rendered."""
     figures = {}
-    monkeypatch.setattr(
-        Figure, "savefig", lambda self, path, **_: figures.update({path.stem: self})
-    )
+    monkeypatch.setattr(Figure, "savefig", lambda self, path, **_: figures.update({path.stem: self}))
     return figures
 
 

@@ -127,9 +127,7 @@ class Page(html.parser.HTMLParser):
 
     def within(self, *tags):
         """The text inside these tags; of all but scripts, where none is named."""
-        return "".join(
-            data for tag, data in self.text if tag in tags or (not tags and tag != "script")
-        )
+        return "".join(data for tag, data in self.text if tag in tags or (not tags and tag != "script"))
 
     def check_harmless(self, images, scripts=0):
         """Shows the text of `ATTACK` and does nothing of what it says."""

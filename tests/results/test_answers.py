@@ -42,9 +42,6 @@ def test_verdict_of_a_record(record, found):
 
 
 def test_details_are_one_bounded_line():
-    assert (
-        detail_text({"detail": {"f1": 0.5, "note": "a\nb", "deep": {"x": 1}}})
-        == "f1 0.5 · note a b"
-    )
+    assert detail_text({"detail": {"f1": 0.5, "note": "a\nb", "deep": {"x": 1}}}) == "f1 0.5 · note a b"
     assert detail_text({"detail": "text"}) == ""
     assert len(detail_text({"detail": {str(i): "x" * 1000 for i in range(99)}})) < 400

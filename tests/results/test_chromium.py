@@ -16,9 +16,7 @@ from genenv_jax.results.pages import write_evaluation_page, write_run_page
 from genenv_jax.results.runs import load_run
 from tests.results.synthetic import append, generation, hostile, write_run
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome"),
@@ -74,13 +72,9 @@ def visit(page, steps="return 0;", width=400):
         profile = f"--user-data-dir={directory / 'profile'}"
         command = [CHROMIUM, *flags, profile, "--virtual-time-budget=10000", "--dump-dom"]
         address = f"http://127.0.0.1:{server.server_port}/harness.html"
-        done = subprocess.run(
-            [*command, address], capture_output=True, text=True, timeout=120, check=True
-        )
+        done = subprocess.run([*command, address], capture_output=True, text=True, timeout=120, check=True)
     (found,) = re.findall("FOUND(.*?)END", done.stdout, re.DOTALL)
-    console = [
-        line for line in done.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line
-    ]
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line]
     return json.loads(html.unescape(found)), console
 
 

@@ -71,9 +71,7 @@ def test_lengths_of_a_record():
 
 
 def test_generations_are_taken_evenly_of_epochs_and_verdicts():
-    tasks = [
-        generation(e, i, v) for e in (1, 2) for i, v in enumerate(["empty"] * 9 + ["accepted"])
-    ]
+    tasks = [generation(e, i, v) for e in (1, 2) for i, v in enumerate(["empty"] * 9 + ["accepted"])]
     shown = generations(run_of(*tasks), 6)
     found = [(task["epoch"], task["verdict"]) for task in shown]
     assert found == [*[(1, "empty")] * 2, (1, "accepted"), *[(2, "empty")] * 2, (2, "accepted")]

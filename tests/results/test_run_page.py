@@ -174,9 +174,7 @@ def test_rollouts_of_a_task(tmp_path, page_of):
     append(tmp_path, "d_train", trace("four", 0.5), trace("five", 1), trace("five", 1))
     append(tmp_path, "d_train", *[trace(f"alone {i}", 0) for i in range(9)])
     page = page_of(load_run(tmp_path))
-    cells = [
-        data.strip() for tag, data in page.text if tag in ("td", "pre", "span") and data.strip()
-    ]
+    cells = [data.strip() for tag, data in page.text if tag in ("td", "pre", "span") and data.strip()]
     alone = [cell for i in range(6) for cell in ("1", "✗ 0", f"alone {i}")]
     shown = [
         "2",

@@ -36,8 +36,7 @@ def test_the_scores_of_a_run_by_hand(finished, results):
     assert scores[f"final/{KEY}"] == pytest.approx(end)
     assert scores[f"gain/{KEY}"] == pytest.approx(end - y[0])
     depths = [
-        np.interp(horizon, x, [record[f"eval/{KEY}/depth_{d}"] for record in records])
-        for d in range(1, 7)
+        np.interp(horizon, x, [record[f"eval/{KEY}/depth_{d}"] for record in records]) for d in range(1, 7)
     ]
     worst = sorted(depths)
     assert scores["cvar"] == pytest.approx((worst[0] + 0.2 * worst[1]) / 1.2)
@@ -94,8 +93,7 @@ def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
 
 def test_the_threshold_and_who_reaches_it(results):
     finals = [
-        np.interp(results.horizon, *results.primary_curve(run))
-        for run in results.runs["random"].values()
+        np.interp(results.horizon, *results.primary_curve(run)) for run in results.runs["random"].values()
     ]
     assert results.threshold == pytest.approx(np.mean(finals))
     assert all(c is None for c in results.crossings("static").values())

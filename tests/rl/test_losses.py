@@ -150,9 +150,7 @@ def test_a_ratio_beyond_all_bounds(name):
 def test_without_a_penalty_there_is_no_divergence_to_tell_of():
     """What stands for the reference's log-probs may be anything then."""
     x = inputs()
-    loss, metrics, gradients = computed(
-        x._replace(ref=np.full_like(x.ref, np.nan)), LossConfig(kl_coef=0.0)
-    )
+    loss, metrics, gradients = computed(x._replace(ref=np.full_like(x.ref, np.nan)), LossConfig(kl_coef=0.0))
     want, wanted, slopes = computed(x, LossConfig(kl_coef=1e-30))
     assert "kl" not in metrics and wanted.keys() == metrics.keys() | {"kl"}
     for got, right in zip((loss, *gradients), (want, *slopes), strict=True):
@@ -164,9 +162,7 @@ def test_micro_batches_add_up(name):
     """With the constants of the whole; a mini-batch without tokens is no error."""
     x, config = inputs(2), LossConfig(name, kl_coef=0.3)
     loss, metrics, (gradient, _) = computed(x, config)
-    parts = [
-        computed(Inputs(*(part[i : i + 1] for part in x)), config, of=x.mask) for i in range(B)
-    ]
+    parts = [computed(Inputs(*(part[i : i + 1] for part in x)), config, of=x.mask) for i in range(B)]
     np.testing.assert_allclose(sum(part[0] for part in parts), loss, rtol=1e-5)
     for key in metrics:
         np.testing.assert_allclose(sum(p[1][key] for p in parts), metrics[key], rtol=1e-5)

@@ -17,9 +17,7 @@ def test_records_that_cannot_be(given):
 
 
 def test_weights_of_zero_stay():
-    np.testing.assert_array_equal(
-        weights.coverage_weights(np.zeros(2), [["a"], ["b"]], 1.0), [0, 0]
-    )
+    np.testing.assert_array_equal(weights.coverage_weights(np.zeros(2), [["a"], ["b"]], 1.0), [0, 0])
 
 
 def test_a_record_is_as_rare_as_its_skills_are_on_average():

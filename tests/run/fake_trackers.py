@@ -62,9 +62,7 @@ def assert_as_recorded(workdir, rows, samples, sizes):
     assert [{"step": step, **scalars} for step, scalars, _ in rows] == lines(workdir)
     generations = lines(workdir, "tasks.jsonl")
     for step, _, tables in rows:
-        names = {"held_out_sampled", "held_out_greedy"} | (
-            {"generations", "answers"} if step else set()
-        )
+        names = {"held_out_sampled", "held_out_greedy"} | ({"generations", "answers"} if step else set())
         assert set(tables) == {f"samples/{name}" for name in names}
         assert all(row["epoch"] == step for rows in tables.values() for row in rows)
         assert {len(rows) for rows in tables.values()} <= sizes

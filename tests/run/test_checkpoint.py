@@ -66,9 +66,7 @@ def test_every_file_of_a_checkpoint_has_a_digest_when_it_appears(saved):
     for step in ("1", "2"):
         files = {p for p in (saved / step).rglob("*") if p.is_file() and p.parent != saved / step}
         sealed = json.loads((saved / step / digests.NAME).read_text())
-        assert {saved / step / name for name in sealed} >= {
-            p for p in files if p.parent.name == "d"
-        }
+        assert {saved / step / name for name in sealed} >= {p for p in files if p.parent.name == "d"}
         assert any(name.startswith("host/") for name in sealed)
         digests.check(saved / step)
     assert restored(saved) == 2
@@ -87,9 +85,7 @@ def test_one_bit_is_enough_to_take_the_one_before(two, caplog, pattern):
 def test_where_all_are_damaged_nothing_is_removed(two):
     for step in ("1", "2"):
         flip(max((two / step / "agent").rglob("d/*"), key=lambda path: path.stat().st_size))
-    with pytest.raises(
-        ValueError, match=r"none of the checkpoints \[2, 1\].*1/agent/.* is damaged"
-    ):
+    with pytest.raises(ValueError, match=r"none of the checkpoints \[2, 1\].*1/agent/.* is damaged"):
         restore(two)
     assert (two / "1").exists() and (two / "2").exists()
 
@@ -100,9 +96,7 @@ def test_one_that_does_not_fit_the_workdir_is_not_taken(two, caplog):
             raise ValueError("d_env.jsonl is damaged")
 
     assert restored(two, fits) == 1
-    assert (
-        "checkpoint 2 cannot be taken, trying the one before: d_env.jsonl is damaged" in caplog.text
-    )
+    assert "checkpoint 2 cannot be taken, trying the one before: d_env.jsonl is damaged" in caplog.text
 
 
 def test_one_without_digests_is_not_taken(two, caplog):
@@ -114,9 +108,7 @@ def test_one_without_digests_is_not_taken(two, caplog):
 def test_what_is_not_finite_is_not_saved(two):
     checkpoints, bad = Checkpoints(two, keep=3), states(3)
     bad["agent"]["w"] = bad["agent"]["w"].at[5, 7].set(-np.inf)
-    with pytest.raises(
-        FloatingPointError, match=r"\['agent'\]\['w'\] holds NaN or infinity after epoch 3"
-    ):
+    with pytest.raises(FloatingPointError, match=r"\['agent'\]\['w'\] holds NaN or infinity after epoch 3"):
         checkpoints.save(3, bad, {"finished": 3})
     checkpoints.close()
     assert restored(two) == 2

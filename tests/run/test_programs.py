@@ -67,9 +67,7 @@ def test_every_step_runs_once_in_its_chains_order(side_by_side):
 def test_two_chains_run_at_a_time(monkeypatch):
     monkeypatch.setattr(programs.os, "cpu_count", lambda: 2)
     meeting = threading.Barrier(2, timeout=60)
-    programs.compile_in_parallel(
-        [[meeting.wait], [meeting.wait]], contextlib.nullcontext, True, lambda: None
-    )
+    programs.compile_in_parallel([[meeting.wait], [meeting.wait]], contextlib.nullcontext, True, lambda: None)
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
@@ -78,6 +76,4 @@ def test_a_step_that_fails_ends_it(side_by_side):
         raise ValueError("out of memory")
 
     with pytest.raises(ValueError, match="out of memory"):
-        programs.compile_in_parallel(
-            [[fails]] * 3, contextlib.nullcontext, side_by_side, lambda: None
-        )
+        programs.compile_in_parallel([[fails]] * 3, contextlib.nullcontext, side_by_side, lambda: None)

@@ -176,9 +176,7 @@ def test_a_signal_ends_the_run_after_all_were_given_the_step(tmp_path, monkeypat
 
 def test_wandb_gets_no_code_unless_its_environment_says_so(tmp_path, monkeypatch):
     given = {}
-    fake = types.SimpleNamespace(
-        run=0, Table=None, Settings=dict, init=lambda **how: given.update(how)
-    )
+    fake = types.SimpleNamespace(run=0, Table=None, Settings=dict, init=lambda **how: given.update(how))
     monkeypatch.setitem(sys.modules, "wandb", fake)
     for name in ("WANDB_DISABLE_CODE", "WANDB_DISABLE_GIT"):
         monkeypatch.delenv(name, raising=False)

@@ -104,9 +104,7 @@ def test_a_run_goes_on_with_its_own_tasks_only(tmp_path):
         run.add_tasks("seed: 8 tasks ab12")
     before.write(model)
     again.restore(before.state(), [])
-    with pytest.raises(
-        ValueError, match=r"other tasks \(seed: 8 tasks ab12\), but .* seed: 9 tasks"
-    ):
+    with pytest.raises(ValueError, match=r"other tasks \(seed: 8 tasks ab12\), but .* seed: 9 tasks"):
         RunSettings(workdir, {"seed": 1}).add_tasks("seed: 9 tasks cd34")
     with pytest.raises(ValueError, match="config.seed = 2"):
         again.restore(before.state() | {"seed": 2}, [])

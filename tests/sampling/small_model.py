@@ -18,9 +18,7 @@ CONFIG = TransformerConfig(
 def make_params(config=CONFIG, seed=0, scale=0.5):
     """Weights that make the logits vary by a few nats; host arrays are much faster to draw."""
     rng = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda x: jnp.asarray(rng.normal(0.0, scale, x.shape), x.dtype), param_shapes(config)
-    )
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(0.0, scale, x.shape), x.dtype), param_shapes(config))
 
 
 def make_prompts(count, longest, seed=0):

@@ -99,9 +99,7 @@ def test_the_distribution_of_a_token(temperature):
     rows = np.broadcast_to(logits, (1, n, 40))
     drawn, logprob = step(rows, keys, np.zeros((1, n), np.int32), options=options)
     drawn = np.asarray(drawn[0])
-    np.testing.assert_allclose(
-        logprob[0], np.log(softmax(logits))[drawn], atol=1e-5
-    )  # the raw policy's
+    np.testing.assert_allclose(logprob[0], np.log(softmax(logits))[drawn], atol=1e-5)  # the raw policy's
     want = softmax(logits / temperature)
     share = np.bincount(drawn, minlength=40) / n
     assert np.abs(share - want).max() < 5 * 0.5 / np.sqrt(n)

@@ -112,9 +112,7 @@ def ragged(params):
      pytest.param(3, 5, 8, None, False, marks=pytest.mark.slow),
      pytest.param(4, 5, 7, (1, 4, 1), True, marks=pytest.mark.slow)],
 )  # fmt: skip
-def test_replacing_finished_rows_changes_nothing(
-    params, ragged, slots, lanes, chunk, mesh, unrolled
-):
+def test_replacing_finished_rows_changes_nothing(params, ragged, slots, lanes, chunk, mesh, unrolled):
     """Lanes that go on with another sample, slots with another prompt, a cache that goes round."""
     prompts, limits, plain = ragged
     finished = []
@@ -142,9 +140,7 @@ def test_replacing_finished_rows_changes_nothing(
     np.testing.assert_allclose(got.logprobs, np.where(kept, plain.logprobs, 0), atol=2e-5)
     assert sorted(finished) == [(i, j) for i in range(7) for j in range(5)]
     if lanes == 1:  # then the samples of a prompt follow one another
-        assert [j for i, j in finished if i == 0] == sorted(
-            range(5), key=lambda j: lengths[0, j] > 1
-        )
+        assert [j for i, j in finished if i == 0] == sorted(range(5), key=lambda j: lengths[0, j] > 1)
 
 
 def test_completions_are_reported_while_others_are_decoded(params, ragged, monkeypatch):
@@ -189,9 +185,7 @@ def test_refused_prompts(params, monkeypatch):
     with pytest.raises(ValueError, match="prompt 1 is empty"):
         NARROW(params, [[1], [], []], KEY)
     for limits in ([[1], [2]], [[0, 1], [2, 2]], [[1, 1], [1, C + 1]]):
-        with pytest.raises(
-            ValueError, match=r"limits: expected shape \(2, 2\) and values from 1 to 5"
-        ):
+        with pytest.raises(ValueError, match=r"limits: expected shape \(2, 2\) and values from 1 to 5"):
             NARROW(params, [[1], [2]], KEY, limits=limits)
 
 

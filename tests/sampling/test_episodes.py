@@ -49,9 +49,7 @@ class Scripted:
     def replies(self, wait):
         assert self.waiting or not wait
         came = {row: reply for row, (left, reply) in self.waiting.items() if not left or wait}
-        self.waiting = {
-            r: (max(n - 1, 0), x) for r, (n, x) in self.waiting.items() if r not in came
-        }
+        self.waiting = {r: (max(n - 1, 0), x) for r, (n, x) in self.waiting.items() if r not in came}
         return came
 
     def no_room(self, row):
@@ -86,9 +84,7 @@ def test_actions_are_what_was_answered(played):
     for row, answers in environments.answers.items():
         length, loss_mask = rollouts.lengths[row], rollouts.loss_mask[row]
         assert rollouts.tokens[row][loss_mask].tolist() == list(itertools.chain(*answers))
-        assert not loss_mask[length:].any() and (
-            row in environments.crowded or loss_mask[length - 1]
-        )
+        assert not loss_mask[length:].any() and (row in environments.crowded or loss_mask[length - 1])
         assert (rollouts.logprobs[row][~loss_mask] == 0).all()
         assert (rollouts.logprobs[row][loss_mask] < 0).all()
     observed = (np.arange(LENGTH) < rollouts.lengths[..., None]) & ~rollouts.loss_mask
@@ -189,9 +185,7 @@ def test_what_the_devices_were_given_stays_as_it_was(params, prompts):
 
 def test_the_caches_are_donated(params):
     state = turns.empty(config=CONFIG, slots=2, group=G, prompt=8, length=32)
-    rows = turns.Rows(
-        *(np.ones((2, G), t) for t in (np.int32, np.int32, np.int32, bool, np.uint32))
-    )
+    rows = turns.Rows(*(np.ones((2, G), t) for t in (np.int32, np.int32, np.int32, bool, np.uint32)))
     weights = decoding.prepare(params, config=CONFIG)
     turns.decode(weights, state, rows, KEY, config=CONFIG, options=OPTIONS, steps=4)
     assert all(x.is_deleted() for x in jax.tree.leaves(state.history))

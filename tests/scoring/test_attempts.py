@@ -67,9 +67,7 @@ def test_a_conversation_that_no_longer_fits_ends_its_episode():
     assert attempts["game-1", 0].score.success
 
 
-@pytest.mark.parametrize(
-    ("mischief", "reason"), [("hang", "episode_timeout"), ("die", "episode_crash")]
-)
+@pytest.mark.parametrize(("mischief", "reason"), [("hang", "episode_timeout"), ("die", "episode_crash")])
 def test_a_game_that_takes_its_process_down_leaves_the_others_alone(mischief, reason):
     games = Games()
     tasks = [games.task(f"game-{i}", i) for i in range(8)]

@@ -67,10 +67,7 @@ def test_what_an_argument_decides(machine):
         *((numbers["prlimit64"], (who, 7), "EPERM" if who else "allow") for who in (0, 1)),
         *((numbers["fcntl"], (3, command), "allow") for command in (0, 1, 2, 3, 4, 1030)),
         # Locks, owners of signals, leases, watches, pipes and seals.
-        *(
-            (numbers["fcntl"], (3, to), "EPERM")
-            for to in (6, 7, 8, 10, 15, 37, 1024, 1026, 1031, 1033)
-        ),
+        *((numbers["fcntl"], (3, to), "EPERM") for to in (6, 7, 8, 10, 15, 37, 1024, 1026, 1031, 1033)),
         (numbers["ioctl"], (3, 0x5401), "allow"),
         *((numbers["ioctl"], (3, to), "EPERM") for to in (0x40086602, 0x5412, 0x40049409, 0)),
         *((numbers["prctl"], (option,), "EPERM") for option in (1, 4, 38)),

@@ -41,9 +41,7 @@ class Lines(Benchmark):
         if text.startswith("unparsable"):
             return Rejection(base.UNPARSABLE, "because")
         messages = ({"role": "user", "content": text},)
-        return Task(
-            task_id, self.name, "", messages, (), text.split()[0], seed.id, "generated", generation
-        )
+        return Task(task_id, self.name, "", messages, (), text.split()[0], seed.id, "generated", generation)
 
     def fault(self, task):
         if task.answer == "broken":
@@ -145,9 +143,7 @@ def test_details_and_the_accepted_task():
     task = check(checker, "fine words", done=True, seed=SEED, task_id="t-7", generation=4)
     assert (task.id, task.seed_id, task.origin, task.generation) == ("t-7", "seed", "generated", 4)
     # A check alone admits nothing.
-    assert isinstance(
-        check(checker, "fine words", done=True, seed=SEED, task_id="t", generation=4), Task
-    )
+    assert isinstance(check(checker, "fine words", done=True, seed=SEED, task_id="t", generation=4), Task)
 
 
 @pytest.mark.parametrize("near_duplicate", [0.0, 0.8])
@@ -277,9 +273,7 @@ def test_a_shingle_of_all_texts_does_not_make_each_of_them_a_candidate():
 
 
 def inspected(text, admit, benchmark=None):
-    return inspect(
-        benchmark or Lines(), text, done=True, seed=SEED, task_id="t", generation=0, admit=admit
-    )
+    return inspect(benchmark or Lines(), text, done=True, seed=SEED, task_id="t", generation=0, admit=admit)
 
 
 @pytest.mark.parametrize("text", ["broken words", "half words", "raw words", "fail words"])

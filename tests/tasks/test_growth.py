@@ -69,9 +69,7 @@ def test_state_is_restored():
     growth, again = grown(), Growth(GrowthConfig(share=0.5), lambda task: True, seed=3)
     tasks = [
         g.task
-        for g in outcome(
-            0, [(SEEDS[0], n, 8, 1) for n in ("once", "half", "some", "always")]
-        ).generations
+        for g in outcome(0, [(SEEDS[0], n, 8, 1) for n in ("once", "half", "some", "always")]).generations
     ]
     again.restore(growth.state(), tasks)
     assert again.state() == growth.state()

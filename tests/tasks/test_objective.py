@@ -23,9 +23,7 @@ def batch_of(counts, texts=("red green",)):
     seeds = [TOY.task(text, text) for text in texts]
     return TaskBatch(
         [
-            Generation(
-                row, column, seed, SeedStatistics(*before), "", task=seed, attempts=n, successes=k
-            )
+            Generation(row, column, seed, SeedStatistics(*before), "", task=seed, attempts=n, successes=k)
             for (row, column, before, n, k), seed in zip(counts, itertools.cycle(seeds))
         ]
     )
@@ -82,9 +80,7 @@ def test_the_success_rate_of_a_tasks_skills():
         objective.assign(batch)
         attempted = batch.generations[: len(expected)]
         assert [g.p_hat for g in attempted] == pytest.approx(expected)
-        assert [g.r_env for g in attempted] == pytest.approx(
-            np.exp(-2 * (np.array(expected) - 0.5) ** 2)
-        )
+        assert [g.r_env for g in attempted] == pytest.approx(np.exp(-2 * (np.array(expected) - 0.5) ** 2))
     again = Objective(CurriculumConfig(), SimulatorConfig(), TOY).skill_rates
     again.restore(json.loads(json.dumps(objective.skill_rates.state())))
     assert again.of(TOY.task("x", "red")) == objective.skill_rates.of(TOY.task("x", "red"))
@@ -105,9 +101,7 @@ def test_coverage_gives_every_kind_that_is_left_the_same_weight():
     for weights, coverage in ((half, 0.5), (full, 1.0)):
         by_hand = plain / np.array([2 / 3, 2 / 3, 1 / 3]) ** coverage
         assert weights == pytest.approx(by_hand / by_hand.mean())
-    kept = assigned(
-        [*COUNTS[:2], COUNTS[3]], {"k_min": 0.11}, KINDS, coverage=1.0, rwr_temperature=0.0
-    )
+    kept = assigned([*COUNTS[:2], COUNTS[3]], {"k_min": 0.11}, KINDS, coverage=1.0, rwr_temperature=0.0)
     assert [g.weight for g in kept] == pytest.approx([0.75, 0.75, 1.5])
 
 

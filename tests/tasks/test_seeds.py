@@ -11,9 +11,7 @@ from tests.toy import Toy
 
 
 def seeds(count):
-    return [
-        Task(f"seed-{i}", "x", "", ({"role": "user", "content": str(i)},)) for i in range(count)
-    ]
+    return [Task(f"seed-{i}", "x", "", ({"role": "user", "content": str(i)},)) for i in range(count)]
 
 
 def ids(tasks):

@@ -94,9 +94,7 @@ def test_an_interrupted_teacher_goes_on_and_pays_for_nothing_twice(tmp_path):
         return good(request) if down["after"] >= 0 else (503, {"error": {"message": "gone"}})
 
     with serve(reply) as (url, requests):
-        with pytest.raises(
-            EndpointError, match=r"InternalServerError.*gone.* 5 of 12 tasks are"
-        ) as e:
+        with pytest.raises(EndpointError, match=r"InternalServerError.*gone.* 5 of 12 tasks are") as e:
             ask(tmp_path / "parts", url, 12, concurrency=2)
         assert "the same command goes on" in str(e.value)
         assert log(tmp_path / "parts")["requests"] == 5
@@ -115,9 +113,7 @@ def test_an_interrupted_teacher_goes_on_and_pays_for_nothing_twice(tmp_path):
 def test_one_budget_for_all_starts(tmp_path):
     with serve(good) as (url, requests):
         for _ in range(2):  # to start it again is no way around it
-            with pytest.raises(
-                EndpointError, match="50 tokens are spent, the limit is 45"
-            ) as error:
+            with pytest.raises(EndpointError, match="50 tokens are spent, the limit is 45") as error:
                 ask(tmp_path, url, 9, budget=45, concurrency=1)
             assert "5 of 9 tasks are written" in str(error.value)
             assert "the same command with a larger budget goes on" in str(error.value)
@@ -149,9 +145,7 @@ def test_nonsense_ends_after_a_bounded_number_of_requests(tmp_path):
 def test_copies_of_one_task_end_by_the_attempts(tmp_path):
     same_task = "New Task: In which town did Zoe grow up?\nNew Answer: Lima"
     with serve(lambda _: same_task) as (url, requests):
-        with pytest.raises(
-            EndpointError, match=r"1 of 4 tasks .*duplicate 11.*expected fewer tasks"
-        ):
+        with pytest.raises(EndpointError, match=r"1 of 4 tasks .*duplicate 11.*expected fewer tasks"):
             ask(tmp_path, url, 4, attempts=3)
         assert len(requests) == 12
     with serve(good) as (url, requests):  # another server: nothing of it is known

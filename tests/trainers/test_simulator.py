@@ -48,17 +48,13 @@ def test_hindsight_trains_under_the_prompt_that_would_have_asked_for_the_task():
     # Of two seeds with two texts each, one is rejected.
     batch = TaskBatch(
         [
-            Generation(
-                row, column, seeds[row], asked, "", task=seeds[row], p_hat=p_hat, weight=weight
-            )
+            Generation(row, column, seeds[row], asked, "", task=seeds[row], p_hat=p_hat, weight=weight)
             for row, column, p_hat, weight in ((0, 0, 0.2, 1.5), (0, 1, 1.0, 0.5), (1, 1, 0.7, 1.0))
         ],
         Rollouts([[0], [1]], *(np.arange(4).reshape(2, 2, 1) for _ in range(4))),
     )
     simulator = SimpleNamespace(model=SimpleNamespace(encode_messages=lambda m: m[-1]["content"]))
-    rollouts, weights = Hindsight._records(
-        SimpleNamespace(_simulator=simulator, _benchmark=toy), batch
-    )
+    rollouts, weights = Hindsight._records(SimpleNamespace(_simulator=simulator, _benchmark=toy), batch)
     texts = [toy.text(seed) for seed in seeds]
     assert rollouts.prompts == [f"{texts[0]}\n0.2", f"{texts[0]}\n1.0", f"{texts[1]}\n0.7"]
     assert rollouts.tokens[:, 0, 0].tolist() == [0, 1, 3] and rollouts.tokens.shape == (3, 1, 1)

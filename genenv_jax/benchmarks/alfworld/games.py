@@ -29,9 +29,7 @@ class WrittenGame(tasks.Game):
         data = self.texts.read()
         return {
             "pddl_domain": data["pddl_domain"],
-            "grammar": tasks.GOAL.sub(
-                lambda _: f'"Your task is to: {self.goal}."', data["grammar"], 1
-            ),
+            "grammar": tasks.GOAL.sub(lambda _: f'"Your task is to: {self.goal}."', data["grammar"], 1),
             "pddl_problem": self.room.problem(),
             "solvable": True,
         }
@@ -73,9 +71,7 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
     return {"plan": plan, "shortest": len(shortest)}
 
 
-def read(
-    text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_steps: int
-) -> Task | Rejection:
+def read(text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_steps: int) -> Task | Rejection:
     """The game of a room that a simulator wrote.  Never raises.  Reasons: those of `rooms.parse`, `solve`."""
     room = rooms.parse(text)
     if isinstance(room, Rejection):

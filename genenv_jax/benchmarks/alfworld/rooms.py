@@ -60,8 +60,7 @@ class Room:
         return {
             "goal": {"task": self.task, "object": self.thing, "place": self.place},
             "places": {
-                _text(place): [_text(thing) for thing in things]
-                for place, things in self.places.items()
+                _text(place): [_text(thing) for thing in things] for place, things in self.places.items()
             },
             "closed": [_text(place) for place in sorted(self.closed)],
         }

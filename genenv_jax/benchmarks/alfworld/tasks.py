@@ -80,9 +80,7 @@ class Game:
             origin=origin,
         )
 
-    def steps(
-        self, origin: str, likely: expert.Likelihood, grammar: str = OWN_GRAMMAR
-    ) -> list[Task]:
+    def steps(self, origin: str, likely: expert.Likelihood, grammar: str = OWN_GRAMMAR) -> list[Task]:
         """Every step of the expert (`expert.walkthrough`) as a task; none if the expert does not win."""
         world = self.world(grammar)
         try:

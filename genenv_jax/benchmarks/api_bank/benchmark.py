@@ -184,9 +184,7 @@ class APIBank(Published, ToolBenchmark):
         said = as_python(answers[-1], task.tools) if self.call_form else answers[-1]
         return f"{split}.json", {"file": f"{file}.jsonl", "id": int(turn), "pred": said}
 
-    def read_official(
-        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
-    ) -> tuple[str, str] | None:
+    def read_official(self, row: Mapping[str, Any], tasks: Mapping[str, Task]) -> tuple[str, str] | None:
         file, turn, said = (row.get(name) for name in ("file", "id", "pred"))
         if not isinstance(file, str) or type(turn) is not int or not isinstance(said, str):
             raise ValueError('expected "file", a text, "id", an integer, and "pred", a text')

@@ -77,9 +77,7 @@ def _agreement(call: Call, spec: Mapping[str, Any]) -> float:
     return grading.agreement(arguments.keys(), gold, equal)
 
 
-def score_call(
-    task: Task, answer: str, dialogue: str, lenient_search: bool, graded: bool = False
-) -> Score:
+def score_call(task: Task, answer: str, dialogue: str, lenient_search: bool, graded: bool = False) -> Score:
     """Reward 1 for a call that the training rules accept, else 0; if `graded`, a `partial_reward`.
 
     Success is the official match for a held-out task and the strict match otherwise.  `reason` is the

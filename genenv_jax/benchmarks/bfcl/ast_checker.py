@@ -97,9 +97,7 @@ def check(
         return CHECKER_ERROR
 
 
-def check_in_order(
-    tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth: Sequence[_Expected]
-) -> str:
+def check_in_order(tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth: Sequence[_Expected]) -> str:
     """Checks decoded Python calls one by one against a ground truth, without normalizing strings; total.
 
     Like `check`, but strings must be identical, call k must match acceptable call k, and the "" that marks
@@ -153,9 +151,7 @@ def grade(
     return graded.partial_reward(calls, ground_truth, agreement)
 
 
-def _without_marks(
-    options_of: Mapping[str, list[Any]], arguments: Mapping[str, Any]
-) -> dict[str, list[Any]]:
+def _without_marks(options_of: Mapping[str, list[Any]], arguments: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Acceptable values, without the mark for "may be left out" on arguments that were given."""
     return {
         name: (name in arguments and [option for option in options if option != ""]) or options
@@ -245,9 +241,7 @@ def _check_argument(
     return "" if value in options else "value_error:others"
 
 
-def _check_type(
-    value: Any, options: list[Any], expected: type, nested: type | None
-) -> tuple[str, bool]:
+def _check_type(value: Any, options: list[Any], expected: type, nested: type | None) -> tuple[str, bool]:
     """`type_checker`: (error or "", whether the value stands for a variable).
 
     Types must be identical, so True is not an integer.  An option whose type differs from the
@@ -294,9 +288,7 @@ def _check_dict(value: Mapping[str, Any], options: list[Any], standard: _Standar
     return error
 
 
-def _compare_dict(
-    value: Mapping[str, Any], option: Mapping[str, list[Any]], standard: _Standard
-) -> str:
+def _compare_dict(value: Mapping[str, Any], option: Mapping[str, list[Any]], standard: _Standard) -> str:
     error = ""
     for key, entry in value.items():
         if key not in option:

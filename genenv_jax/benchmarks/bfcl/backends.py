@@ -162,9 +162,7 @@ def _plan(value: Any) -> Any:
 Scenario = Mapping[str, Any]  # made by `scenario`
 
 
-def scenario(
-    classes: Sequence[str], config: Mapping[str, Any], long_context: bool = False
-) -> dict[str, Any]:
+def scenario(classes: Sequence[str], config: Mapping[str, Any], long_context: bool = False) -> dict[str, Any]:
     """The starting point of a conversation's objects, as JSON: names of classes, and their initial states.
 
     `long_context`: whether the objects pad their results.

@@ -275,9 +275,7 @@ class BFCL(Published, ToolBenchmark):
         file = official_files.file_of(self.version, task.category)
         return file, {"id": task.id, "result": result}
 
-    def read_official(
-        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
-    ) -> tuple[str, str] | None:
+    def read_official(self, row: Mapping[str, Any], tasks: Mapping[str, Task]) -> tuple[str, str] | None:
         if not isinstance(row.get("id"), str) or "result" not in row:
             raise ValueError('expected "id", a text, and "result"')
         task = tasks.get(row["id"])

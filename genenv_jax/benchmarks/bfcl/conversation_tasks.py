@@ -98,8 +98,7 @@ def _withheld(
 ) -> tuple[list[dict[str, Any]], tuple[tuple[dict[str, Any], ...], ...]]:
     """Functions known from the start, and those announced at each turn."""
     well_formed = isinstance(missed, dict) and all(
-        turn.isdigit() and int(turn) < turns and isinstance(names, list)
-        for turn, names in missed.items()
+        turn.isdigit() and int(turn) < turns and isinstance(names, list) for turn, names in missed.items()
     )
     if not well_formed:
         raise ValueError(f"{where}: 'missed_function' is not an object of lists by turn")
@@ -173,9 +172,7 @@ def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Itera
                 "calls": list(calls),
             }
         task_id = f"{whole.id}:turn{index}"
-        yield dataclasses.replace(
-            whole, id=task_id, messages=history, tools=tuple(tools), answer=answer
-        )
+        yield dataclasses.replace(whole, id=task_id, messages=history, tools=tuple(tools), answer=answer)
         history += ({"role": "assistant", "content": written},)
         if rule == TURN_STATE:
             names = [next(iter(call)) for call in truth]

@@ -150,9 +150,7 @@ def _state_fault(state: Any, classes: Sequence[str]) -> Rejection | None:
 
 
 def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call]] | Rejection:
-    if not _has_keys(turn, "request", "calls") or not all(
-        isinstance(part, str) for part in turn.values()
-    ):
+    if not _has_keys(turn, "request", "calls") or not all(isinstance(part, str) for part in turn.values()):
         return Rejection(base.UNPARSABLE, 'expected {"request": "...", "calls": "[...]"}')
     request = turn["request"].strip()
     if not any(map(str.isalnum, request)):

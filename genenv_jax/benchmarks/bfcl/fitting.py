@@ -37,9 +37,7 @@ def shortened(text: str, max_chars: int) -> str:
     return f"{text[:head]} […{left_out} characters left out…] {text[len(text) - tail :]}"
 
 
-def results_message(
-    names: Sequence[str], results: Sequence[str], max_chars: int = RESULTS_CHARS
-) -> Message:
+def results_message(names: Sequence[str], results: Sequence[str], max_chars: int = RESULTS_CHARS) -> Message:
     """The message with call results, one line per call, marked so that `fitted` can shorten it further."""
     share = max(_LEAST_RESULT_CHARS, max_chars // max(1, len(results)))
     lines = [
@@ -83,9 +81,7 @@ def fitted(
             if size(least) <= space:
                 return next(text for text in tools if size(text) <= space), short
     while size_of(short) + size(tools[-1]) > max_chars:
-        request = max(
-            (i for i, m in enumerate(short) if m["role"] == "user" and "kind" not in m), default=0
-        )
+        request = max((i for i, m in enumerate(short) if m["role"] == "user" and "kind" not in m), default=0)
         if request == 0 and len(short) <= 2:
             break
         # Drop the oldest message before the latest request; if none, the oldest answer after it.

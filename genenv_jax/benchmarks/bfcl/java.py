@@ -27,9 +27,7 @@ _DOUBLE = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\n?")
 _LIST_OF = re.compile(r"new\s+ArrayList<\w*>\(Arrays\.asList\((.(?:[^)\n]++|\)(?!\)))*+)\)\)")
 _LIST_NEW = re.compile(r"new\s+ArrayList<\w*>\(\)")
 # The first character of a block may also be white space.
-_LIST_BLOCK = re.compile(
-    _LIST_NEW.pattern + r"\s*\{\{((?:\s*+.|\s)(?:[^}]++|\}(?!\}))*+)\}\}", re.DOTALL
-)
+_LIST_BLOCK = re.compile(_LIST_NEW.pattern + r"\s*\{\{((?:\s*+.|\s)(?:[^}]++|\}(?!\}))*+)\}\}", re.DOTALL)
 _ADD = re.compile(r"add\((.[^)\n]*)\)")
 _ARRAY = re.compile(r"new\s+\w+\[\]\s*\{([^}\n]*)\}")
 _MAP = re.compile(r"new\s+HashMap<")

@@ -89,9 +89,7 @@ def _array(text: str, nested: str | None) -> Any:
     if not nested:
         return [guess(part) for part in parts]
     try:
-        return [
-            convert(part, nested, "String" if part[:1] in ("'", '"') else None) for part in parts
-        ]
+        return [convert(part, nested, "String" if part[:1] in ("'", '"') else None) for part in parts]
     except (KeyError, ValueError):
         return text
 

@@ -65,8 +65,6 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
     return {**metrics, **aggregates}
 
 
-def _put(
-    target: dict[str, float], name: str, sources: Mapping[str, float], parts: Sequence[str]
-) -> None:
+def _put(target: dict[str, float], name: str, sources: Mapping[str, float], parts: Sequence[str]) -> None:
     if all(part in sources for part in parts):
         target[name] = mean([sources[part] for part in parts])

@@ -135,9 +135,7 @@ def spared_reward(made: int, needed: int, free: int = 0) -> float:
     return max(0.0, 1.0 - max(0, made - needed - free) / (needed + 1))
 
 
-def reference_results(
-    scenario: backends.Scenario, turns: Sequence[Sequence[str]]
-) -> list[list[str]]:
+def reference_results(scenario: backends.Scenario, turns: Sequence[Sequence[str]]) -> list[list[str]]:
     """Results of executing each turn's reference calls in order."""
     made = backends.Backends(scenario)
     return [made.run_reference(calls) for calls in turns]

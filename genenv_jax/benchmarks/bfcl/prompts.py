@@ -126,9 +126,7 @@ def signature(tool: Mapping[str, Any], detail: int = 0) -> str:
         name: _parameter(schema, name in required, detail)
         for name, schema in tool["parameters"]["properties"].items()
     }
-    return _json(
-        {"name": tool["name"], "description": _description(tool, detail), "parameters": parameters}
-    )
+    return _json({"name": tool["name"], "description": _description(tool, detail), "parameters": parameters})
 
 
 def _description(tool: Mapping[str, Any], detail: int) -> str:
@@ -161,8 +159,7 @@ def _type_text(schema: Any, depth: int = 0) -> str:
         required = schema.get("required")
         required = required if isinstance(required, list | tuple) else ()  # may be anything
         inside = (
-            f"{name}{'' if name in required or not required else '?'}: "
-            + _type_text(entry, depth + 1)
+            f"{name}{'' if name in required or not required else '?'}: " + _type_text(entry, depth + 1)
             for name, entry in properties.items()
         )
         text += f" {{{', '.join(inside)}}}"
@@ -241,9 +238,7 @@ def agent_messages(
     return [{"role": "system", "content": f"{rules(tools=tools)}{own}"}, *merged(messages)]
 
 
-def template_messages(
-    task: Task, form: str, log: Sequence[Message] | None = None
-) -> list[Message] | None:
+def template_messages(task: Task, form: str, log: Sequence[Message] | None = None) -> list[Message] | None:
     """The tools for a chat template, then the conversation; None if they do not fit.
 
     Descriptions are as detailed as fits; nothing else is shortened.
@@ -268,8 +263,7 @@ def template_messages(
     space = MAX_CHARS - size_of([system])
     if log is None:
         said = [
-            {**m, "content": in_form(m["content"], form)} if m["role"] == "assistant" else m
-            for m in messages
+            {**m, "content": in_form(m["content"], form)} if m["role"] == "assistant" else m for m in messages
         ]
         space = min(MAX_TOOL_CHARS, space - size_of(said))
         tools = [text for text in tools if size(text) <= space][:1]
@@ -346,6 +340,5 @@ def _state_text(scenario: Mapping[str, Any], max_chars: int) -> str:
     """Initial states of the objects as JSON, each with an equal share of the space."""
     share = max_chars // max(1, len(scenario["classes"]))
     return "\n".join(
-        f"{name}: {shortened(_json(scenario['config'].get(name, {})), share)}"
-        for name in scenario["classes"]
+        f"{name}: {shortened(_json(scenario['config'].get(name, {})), share)}" for name in scenario["classes"]
     )

@@ -38,9 +38,7 @@ def require() -> None:
     """Raises ValueError with the remedy if the grammars are not installed."""
     for name in ("tree_sitter", *_MODULES.values()):
         if importlib.util.find_spec(name) is None:
-            raise ValueError(
-                f"BFCL's Java and JavaScript categories need the package {name}: {INSTALL}"
-            )
+            raise ValueError(f"BFCL's Java and JavaScript categories need the package {name}: {INSTALL}")
 
 
 @functools.cache

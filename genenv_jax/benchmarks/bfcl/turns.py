@@ -193,9 +193,7 @@ def _ground_truth(
     return [] if spec["kind"] in NO_CALL and isinstance(truth, list) else truth
 
 
-def _in_own_form(
-    reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
-) -> str:
+def _in_own_form(reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> str:
     """A reference in a code fence or in a model family's call format as `[f(x=1)]`; any other unchanged."""
     if not isinstance(_decode(reference, tools, spec), Rejection):
         return reference

@@ -61,10 +61,7 @@ def misfit(reference: Sequence[Call], tools: Sequence[Mapping[str, Any]]) -> str
     """Why calls do not fit the tools that may be called; "" if they do."""
     schemas = {tool["name"]: tool["parameters"] for tool in tools}
     made = pairs(reference)
-    faults = [
-        _fault(of, schemas[name], name) if name in schemas else f"no tool {name}"
-        for name, of in made
-    ]
+    faults = [_fault(of, schemas[name], name) if name in schemas else f"no tool {name}" for name, of in made]
     return next(filter(None, faults), "")[:200]
 
 
@@ -129,9 +126,7 @@ def _from_json(value: Any) -> Call | None:
     return {value["name"]: arguments} if isinstance(arguments, dict) else None
 
 
-def _tools(
-    reference: Sequence[Call], tools: Sequence[Mapping[str, Any]] = ()
-) -> list[dict[str, Any]]:
+def _tools(reference: Sequence[Call], tools: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
     """Descriptions of the functions, in the form that BFCL's checker takes."""
     declared = {tool["name"]: _of_bfcl(tool)["parameters"]["properties"] for tool in tools}
     schemas: dict[str, dict[str, Any]] = {}

@@ -99,9 +99,7 @@ def unreadable(checker: str, text: str) -> str:
     return "not_a_number" if numeric and _number(checker, text) is None else ""
 
 
-def grade(
-    checker: str, reference: Any, text: str, tools: Sequence[Mapping[str, Any]] = ()
-) -> float:
+def grade(checker: str, reference: Any, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> float:
     """The reward of an answer, in [0, 1].
 
     Args:

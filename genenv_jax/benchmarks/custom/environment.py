@@ -272,7 +272,5 @@ def _close(environment: Any) -> None:
 def _text(observation: Any) -> str:
     if fault := check_text(observation, _MAX_TEXT):
         said = f"{fault.reason} {fault.detail}".strip()
-        raise TypeError(
-            f"the observation is {said}: expected a text of at most {_MAX_TEXT:,} characters"
-        )
+        raise TypeError(f"the observation is {said}: expected a text of at most {_MAX_TEXT:,} characters")
     return observation

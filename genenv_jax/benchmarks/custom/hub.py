@@ -11,9 +11,7 @@ import pathlib
 import re
 
 SCHEME = "hf://"
-_ADDRESS = re.compile(
-    r"hf://datasets/(?P<id>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?/(?P<file>.+)"
-)
+_ADDRESS = re.compile(r"hf://datasets/(?P<id>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?/(?P<file>.+)")
 _REVISIONS = {"~parquet": "refs/convert/parquet"}
 
 

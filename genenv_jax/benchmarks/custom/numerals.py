@@ -82,11 +82,6 @@ def _is_unit(text: str) -> bool:
     if re.match(r"\w(?!\w)", text):  # a letter without a space
         return False
     text = re.sub(r"(?<=\w)(?:[²³]|\^[23])", "", text.removeprefix(" "))
-    words = [
-        re.sub("^(?:square|cubic|degrees?) ", "", word) for word in re.split(" per | ?/ ?", text)
-    ]
+    words = [re.sub("^(?:square|cubic|degrees?) ", "", word) for word in re.split(" per | ?/ ?", text)]
     words = [word if len(word) < 4 else word.lower() for word in words]
-    return all(
-        word in _UNITS or (_PLURAL.fullmatch(word) and not _AMOUNTS.fullmatch(word))
-        for word in words
-    )
+    return all(word in _UNITS or (_PLURAL.fullmatch(word) and not _AMOUNTS.fullmatch(word)) for word in words)

@@ -124,9 +124,7 @@ class Dial(DialTasks):
         renamed = functools.partial(self.random_program, renamed=True)
         return [*super().splits(), ("renamed", range(1, self.max_depth + 1), renamed)]
 
-    def random_program(
-        self, rng: np.random.Generator, depth: int, renamed: bool = False
-    ) -> Program:
+    def random_program(self, rng: np.random.Generator, depth: int, renamed: bool = False) -> Program:
         """A uniformly random program of `depth` calls."""
         operations = rng.choice(list(OPERATIONS), depth)
         pairs = zip(operations, rng.choice(self.arguments, depth), strict=True)

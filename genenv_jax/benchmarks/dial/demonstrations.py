@@ -131,9 +131,7 @@ class Demonstrations(abc.ABC):
         """The share of right ones, see `written`."""
         return self.dial.grasp if misunderstood else _RIGHT
 
-    def written(
-        self, rng: np.random.Generator, true: int, mistaken: int | None, any_of: Any
-    ) -> int:
+    def written(self, rng: np.random.Generator, true: int, mistaken: int | None, any_of: Any) -> int:
         """One of three at random: `true`, `mistaken` (None if it is understood) or a draw from `any_of`."""
         draw, found = rng.random(), int(rng.choice(any_of))
         right = self.chance(mistaken is not None)

@@ -15,9 +15,7 @@ _TOOLS = "|".join(OPERATIONS)
 _CALL = rf"({_TOOLS}) ([0-9])"
 _CHOICE = re.compile(rf"if (even|odd|above [0-9]|below [0-9]) {_CALL} else {_CALL}")
 _PLAIN = re.compile(_CALL)
-_STATEMENT = re.compile(
-    rf"Tools: {', '.join(OPERATIONS)}\.\nStart at ([0-9])\. ([a-z0-9 ,]{{1,400}})\."
-)
+_STATEMENT = re.compile(rf"Tools: {', '.join(OPERATIONS)}\.\nStart at ([0-9])\. ([a-z0-9 ,]{{1,400}})\.")
 
 
 def passing(positions: int) -> dict[str, frozenset[int]]:

@@ -223,9 +223,7 @@ class TravelPlanner(Published):
             row["plan"] = plan
         return f"{split}.jsonl", row
 
-    def read_official(
-        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
-    ) -> tuple[str, str] | None:
+    def read_official(self, row: Mapping[str, Any], tasks: Mapping[str, Task]) -> tuple[str, str] | None:
         query, plan = row.get("query"), row.get("plan")
         if not isinstance(query, str) or not isinstance(plan, list | None):
             raise ValueError('expected "query", a text, and "plan", a list of days or null')

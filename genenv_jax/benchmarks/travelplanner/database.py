@@ -78,12 +78,8 @@ Row = TypeVar("Row", Restaurant, Attraction, Accommodation, Flight)
 _COLUMNS: Mapping[type, Sequence[str]] = {
     Restaurant: "Name|City|Average Cost|Cuisines".split("|"),
     Attraction: "Name|City".split("|"),
-    Accommodation: (
-        "NAME|city|price|room type|house_rules|minimum nights|maximum occupancy".split("|")
-    ),
-    Flight: (
-        "Flight Number|Price|DepTime|ArrTime|FlightDate|OriginCityName|DestCityName".split("|")
-    ),
+    Accommodation: ("NAME|city|price|room type|house_rules|minimum nights|maximum occupancy".split("|")),
+    Flight: ("Flight Number|Price|DepTime|ArrTime|FlightDate|OriginCityName|DestCityName".split("|")),
 }
 _NUMBERS = ("Average Cost", "Price", "price", "minimum nights", "maximum occupancy")
 

@@ -35,9 +35,7 @@ class _Choice:
     cuisines: frozenset[str] = frozenset()
 
 
-def find_plan(
-    query: Query, reference: Reference, database: Database
-) -> list[dict[str, Any]] | None:
+def find_plan(query: Query, reference: Reference, database: Database) -> list[dict[str, Any]] | None:
     """A plan that passes every constraint, made of the rows of `reference`; None if there is none.
 
     The trip follows the route of the reference, on its days if they fit the query, otherwise with two nights

@@ -268,9 +268,7 @@ def _order(
 def _suits(row: Accommodation, query: Query, nights: int, database: Database) -> bool:
     """Whether a row can be booked; the row that the evaluator finds under its name must suit, too."""
     seen = database.accommodation(*name_and_city(text_of(row)))
-    return seen is not None and all(
-        stay.nights <= nights and suits(query, stay) for stay in (row, seen)
-    )
+    return seen is not None and all(stay.nights <= nights and suits(query, stay) for stay in (row, seen))
 
 
 def _is_itself(row: Restaurant, database: Database) -> bool:

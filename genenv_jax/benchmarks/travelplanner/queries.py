@@ -30,9 +30,7 @@ LOCAL_CONSTRAINTS = {
 }
 _MAX_PEOPLE = 20
 _MAX_BUDGET = 10**6
-_MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
+_MONTHS = "January February March April May June July August September October November December".split()
 _NUMBERS = {
     word: number
     for number, word in enumerate(
@@ -60,9 +58,7 @@ _PEOPLE = (
 )
 _PAIR = _any_case(r"\b(?:duo|couple|pair)\b")
 _SENTENCE = re.compile(r"(?<=[.!?;]) +")
-_NEGATION = _any_case(
-    r"\b(?:no|not|non|without|avoid\w*|exclud\w*|rather|except|never|cannot|other)\b|n't\b"
-)
+_NEGATION = _any_case(r"\b(?:no|not|non|without|avoid\w*|exclud\w*|rather|except|never|cannot|other)\b|n't\b")
 _FLIGHT = _any_case(r"\bfl(?:y|ying|ights?)\b|\bair(?:line|plane| travel)\b")
 _DRIVE = _any_case(r"\bself-?driv\w*|\bdriv(?:e|ing)\b")
 # The plural tells "parties" from "a party of 3"; for "visitor restrictions" the number does not matter.

@@ -98,9 +98,7 @@ def judge_grounded(
     return both, evaluated, missing
 
 
-def grounded_part(
-    query: Query, plan: Plan, database: Database
-) -> tuple[list[dict[str, Any]], list[str]]:
+def grounded_part(query: Query, plan: Plan, database: Database) -> tuple[list[dict[str, Any]], list[str]]:
     """The part of a plan that exists.
 
     Returns:

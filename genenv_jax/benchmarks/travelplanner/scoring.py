@@ -381,9 +381,7 @@ def failed(verdicts: Verdicts) -> list[str]:
 
 # The GenEnv paper reports the mean of these rates for TravelPlanner.
 PAPER_MEAN = tuple(
-    f"{kind}_constraint_{how}_pass_rate"
-    for kind in ("commonsense", "hard")
-    for how in ("micro", "macro")
+    f"{kind}_constraint_{how}_pass_rate" for kind in ("commonsense", "hard") for how in ("micro", "macro")
 )
 GROUNDED = "grounded"  # the entry of `Score.detail` with the verdicts that the training reward uses
 

@@ -182,9 +182,7 @@ def make_task(
     )
 
 
-def _published(
-    task_id: str, text: str, gazetteer: Gazetteer, plan: list | None, where: str
-) -> Task:
+def _published(task_id: str, text: str, gazetteer: Gazetteer, plan: list | None, where: str) -> Task:
     try:
         query = parse_query(text, gazetteer)
     except ValueError as error:
@@ -192,9 +190,7 @@ def _published(
     return make_task(task_id, text, query, reference=task_id, plan=plan, origin="eval")
 
 
-def _train(
-    path: pathlib.Path, gazetteer: Gazetteer, references: Mapping[str, Reference]
-) -> Iterator[Task]:
+def _train(path: pathlib.Path, gazetteer: Gazetteer, references: Mapping[str, Reference]) -> Iterator[Task]:
     expected = sum(name.startswith(f"{TRAIN}_") for name in references)
     index = 0
     for index, (where, record) in enumerate(read_lines(path), 1):

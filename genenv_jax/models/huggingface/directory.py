@@ -87,9 +87,7 @@ def refuse_pointer(file: pathlib.Path) -> None:
     """Raises ValueError if a file is Git LFS's pointer to what it should be."""
     with file.open("rb") as stream:
         if stream.read(len(_LFS)) == _LFS:
-            raise ValueError(
-                f"{file} is a Git LFS pointer; expected the file itself (git lfs pull)"
-            )
+            raise ValueError(f"{file} is a Git LFS pointer; expected the file itself (git lfs pull)")
 
 
 def _instead(path: pathlib.Path) -> str:

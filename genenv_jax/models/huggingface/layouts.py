@@ -118,9 +118,7 @@ LAYOUTS: dict[str, Layout] = {
     "layers/attention/o/bias": _layout(_LAYER + "self_attn.o_proj.bias", "d -> d"),
     "layers/mlp_norm/scale": _layout(_LAYER + "post_attention_layernorm.weight", "d -> d"),
     # With norms behind attention and MLP, the name above is that of the first of them.
-    "layers/attention_post_norm/scale": _layout(
-        _LAYER + "post_attention_layernorm.weight", "d -> d"
-    ),
+    "layers/attention_post_norm/scale": _layout(_LAYER + "post_attention_layernorm.weight", "d -> d"),
     "layers/mlp_pre_norm/scale": _layout(_LAYER + "pre_feedforward_layernorm.weight", "d -> d"),
     "layers/mlp_post_norm/scale": _layout(_LAYER + "post_feedforward_layernorm.weight", "d -> d"),
     "layers/mlp/gate/kernel": _layout(_LAYER + "mlp.gate_proj.weight", "df -> f d"),

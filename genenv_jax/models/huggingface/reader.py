@@ -35,9 +35,7 @@ def _check(path: pathlib.Path, tensors: Mapping[str, Tensor], config: Transforme
         optional = {_HEAD: expected[_EMBEDDING]}
     if missing := expected.keys() - tensors.keys():
         key = min(missing)
-        raise ValueError(
-            f"{path}: missing key {some_of(missing)}; expected {key} of shape {expected[key]}"
-        )
+        raise ValueError(f"{path}: missing key {some_of(missing)}; expected {key} of shape {expected[key]}")
     if unexpected := tensors.keys() - expected.keys() - optional.keys():
         raise ValueError(
             f"{tensors[min(unexpected)].file}: unexpected key {some_of(unexpected)}; expected only "
@@ -81,9 +79,7 @@ def load_params(
     path = pathlib.Path(path)
     dtype = jnp.dtype(param_dtype)
     if dtype not in _DTYPES:
-        raise ValueError(
-            f"param_dtype = {dtype}: expected one of {', '.join(x.name for x in _DTYPES)}"
-        )
+        raise ValueError(f"param_dtype = {dtype}: expected one of {', '.join(x.name for x in _DTYPES)}")
     shapes = flat_shapes(config)
     places = dict.fromkeys(shapes)
     if shardings is not None:

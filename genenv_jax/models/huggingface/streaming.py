@@ -49,10 +49,7 @@ def fill(
     indices = sharding.addressable_devices_indices_map(shape)
     if not indices:  # this process has none of the devices
         return jax.make_array_from_single_device_arrays(shape, sharding, [], dtype=dtype)
-    starts = [
-        tuple(s.indices(n)[0] for s, n in zip(index, shape, strict=True))
-        for index in indices.values()
-    ]
+    starts = [tuple(s.indices(n)[0] for s, n in zip(index, shape, strict=True)) for index in indices.values()]
     shard = sharding.shard_shape(shape)
     blocks = _blocks(shard, dtype, len(set(starts)), stacked, row_axis)
     # A mesh of the local devices: every process fills its own shards independently.

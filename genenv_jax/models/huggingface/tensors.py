@@ -35,9 +35,7 @@ class Tensor:
         except (safetensors.SafetensorError, OSError) as error:
             raise ValueError(f"{self.file}: {self.key} cannot be read: {error}") from error
         if not all_finite(x):
-            raise ValueError(
-                f"{self.file}: {self.key} holds NaN or infinity; expected finite weights"
-            )
+            raise ValueError(f"{self.file}: {self.key} holds NaN or infinity; expected finite weights")
         return x
 
 

@@ -91,9 +91,7 @@ def save_model(
     generation = dict(generation_config or {})
     if generation.get("eos_token_id") is None:
         eos = hf_config.get("eos_token_id")
-        generation["eos_token_id"] = (
-            getattr(tokenizer, "eos_token_id", None) if eos is None else eos
-        )
+        generation["eos_token_id"] = getattr(tokenizer, "eos_token_id", None) if eos is None else eos
     # Published configurations have their authors' path in _name_or_path.
     described = {k: v for k, v in hf_config.items() if k not in ("dtype", "_name_or_path")}
     # transformers before 4.56 knows only the old name; later versions read both.
@@ -137,12 +135,7 @@ def _save_weights(
     """
     # In layer order, so that a layer usually lies in one shard.
     entries = [(None, name) for name in flat if not LAYOUTS[name].stacked]
-    entries += [
-        (layer, name)
-        for layer in range(config.num_layers)
-        for name in flat
-        if LAYOUTS[name].stacked
-    ]
+    entries += [(layer, name) for layer in range(config.num_layers) for name in flat if LAYOUTS[name].stacked]
     shards: list[list[tuple[int | None, str]]] = [[]]
     total = filled = 0
     for layer, name in entries:
