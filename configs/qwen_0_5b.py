@@ -11,7 +11,7 @@ the simulator would need a warm start; both get one by default.
         --config.model.path=/models/Qwen2.5-Coder-0.5B-Instruct --config.warm_start.steps=0
 
 is GRPO on the seeds alone, with sizes for two cores.  It was started and not finished (docs/results/qwen.md).
-Nothing else has been run, and the memory of an update has not been measured.
+Nothing else has been run.
 """
 
 from genenv_jax.configs import smollm2
@@ -32,7 +32,6 @@ def get_config(arg: str = "api_bank"):
 def _fit_two_cores(config) -> None:
     """Sets sizes for adapters on two cores."""
     limits = config.limits
-    config.model.remat = "none"  # no second forward pass in the backward pass
     if config.benchmark.name == "bfcl":
         # Of its prompts a half has 287 tokens or fewer, a twentieth more than 670.
         limits.prompt_buckets, limits.response_buckets = (352, 544, 768), (96,)
