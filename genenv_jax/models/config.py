@@ -102,6 +102,8 @@ class TransformerConfig:
                 f"num_attention_heads = {self.num_heads} must be a multiple of "
                 f"num_key_value_heads = {self.num_kv_heads}"
             )
+        if self.window and len(self.window.layers) != self.num_layers:
+            raise ValueError(f"window.layers: expected {self.num_layers}, got {len(self.window.layers)}")
         if self.head_dim % 2:
             raise ValueError(f"head_dim = {self.head_dim} must be even for rotary embeddings")
 

@@ -15,7 +15,7 @@ from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.rl.losses import LossConfig
 from tests.sampling import small_model
 
-CONFIG = dataclasses.replace(small_model.CONFIG, num_layers=1, unroll_layers=True)  # compiles soon
+CONFIG = dataclasses.replace(small_model.CONFIG, num_layers=1, window=None, unroll_layers=True)
 B, G, P, C = 4, 2, 4, 3
 PROMPTS = np.array([4, 1, 3, 2], np.int32)
 LENGTHS = np.array([[3, 1], [2, 3], [0, 2], [1, 0]], np.int32)  # ragged, two rows empty

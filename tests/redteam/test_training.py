@@ -29,7 +29,9 @@ from tests.sampling import small_model
 
 RIGHT, EXPLOIT = 0, 1
 WRONG = ("", "x", "no", "0", "yes or no", "-")
-CONFIG = dataclasses.replace(small_model.CONFIG, vocab_size=2 + len(WRONG), num_layers=1, unroll_layers=True)
+CONFIG = dataclasses.replace(
+    small_model.CONFIG, vocab_size=2 + len(WRONG), num_layers=1, window=None, unroll_layers=True
+)
 EPOCHS = 15
 
 
