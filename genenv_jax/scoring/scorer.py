@@ -84,7 +84,7 @@ class Scorer:
         self,
         benchmark: Benchmark,
         decode: Callable[[Sequence[int]], str],
-        config: ScoringConfig = ScoringConfig(),  # noqa: B008
+        config: ScoringConfig = ScoringConfig(),
     ):
         self._benchmark, self._decode = benchmark, decode
         self._here = OpenEpisodes(benchmark)
