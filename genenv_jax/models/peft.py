@@ -53,12 +53,13 @@ def save_adapter(
     The directory appears whole or not at all.  In a run with several processes, all must call this.
 
     Args:
-      path: the directory to create; replaced as a whole if it exists.
+      path: the directory to create; replaced as a whole if it holds a model.
       adapters: as returned by `lora.split`, with stacked layers, on any devices.
       lora: their rank, scale and targets.
       base_model: directory or hub id of the base, recorded for information.
       notes: more texts to write, by file name.
     Raises:
+      FileExistsError: `path` holds something else.
       ValueError: an adapter holds NaN or infinity.
     """
     path = pathlib.Path(path)

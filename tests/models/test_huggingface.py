@@ -256,8 +256,15 @@ def test_end_tokens_of_the_configuration(tmp_path, model):
     assert huggingface.read_generation_config(out) == {"eos_token_id": 303}
 
 
-def test_an_existing_directory_is_replaced(tmp_path, model):
+def test_an_existing_model_is_replaced_and_nothing_else(tmp_path, model):
     params, config = load(model), huggingface.read_config(model)
+    (tmp_path / "mine").mkdir()
+    huggingface.save_model(tmp_path / "mine", params, config)  # an empty directory is no loss
+    (tmp_path / "mine/config.json").unlink()
+    with pytest.raises(FileExistsError, match="mine exists and is no model's directory"):
+        huggingface.save_model(tmp_path / "mine", params, config)
+    assert (tmp_path / "mine/model.safetensors").is_file()
+    shutil.rmtree(tmp_path / "mine")
     out = huggingface.save_model(tmp_path / "out", params, config)
     other = jax.tree.map(jnp.zeros_like, params)
     huggingface.save_model(out, other, config)

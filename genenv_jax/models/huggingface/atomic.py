@@ -10,14 +10,21 @@ from collections.abc import Iterator
 from genenv_jax.system.ownership import flush, scratch_name
 from genenv_jax.system.signals import held
 
+# One of these is in a directory of a model or of adapters.
+_DESCRIBED = ("config.json", "adapter_config.json")
+
 
 @contextlib.contextmanager
 def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A new directory beside `path` that replaces it when the block ends without an error.
 
-    Raises OSError, naming `path`, if a write fails, even where a library raises another type of error.
+    Raises FileExistsError if `path` is neither empty nor a model's, and OSError, naming `path`, if a write
+    fails, even where a library raises another type of error.
     """
     path = path.absolute()
+    used = (path.is_dir() and any(path.iterdir())) or path.is_file()
+    if used and not any((path / name).is_file() for name in _DESCRIBED):
+        raise FileExistsError(f"{path} exists and is no model's directory; expected another place")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, aside = scratch_name(path), scratch_name(path, "old")
     for leftover in (temporary, aside):

@@ -53,7 +53,7 @@ def save_model(
     Process 0 writes.  If arrays are spread over several processes, all of them must call this.
 
     Args:
-      path: the directory to create; replaced as a whole if it exists.
+      path: the directory to create; replaced as a whole if it holds a model.
       params: parameters as from `load_params`, on any devices.
       hf_config: the dict of a config.json that describes them.
       tokenizer: a transformers tokenizer to save with the weights; or a model directory, whose tokenizer
@@ -66,6 +66,7 @@ def save_model(
     Returns:
       `path`.
     Raises:
+      FileExistsError: `path` holds something else.
       FileNotFoundError: `tokenizer` is a directory without a tokenizer.json.
       ValueError: the parameters do not fit `hf_config`, or hold NaN or infinity.
     """
