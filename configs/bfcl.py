@@ -46,8 +46,8 @@ a small, randomly initialised model, which solves nothing.
 
     genenv train --config=configs/bfcl.py:v5e-16 --workdir=runs/bfcl
 
-(and `:v5e-1`, `:v5e-4`, `:v5e-8`, `:v6e-8`, `:v5p-8`) takes the largest of Qwen2.5 that the slice trains, its
-mesh and sizes (docs/memory.md).
+(and `:v5e-1`, `:v5e-4`, `:v5e-8`, `:v6e-8`, `:v5p-8`) takes a Qwen2.5 that the slice
+trains, its mesh and sizes (docs/memory.md).
 """
 
 from genenv_jax.benchmarks.bfcl import backends

@@ -246,9 +246,11 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gemma(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `TransformerConfig` that Gemma 3 sets.  Raises ValueError for an invalid value."""
-    for key in ("sliding_window", "query_pre_attn_scalar"):
-        if type(config[key]) not in (int, float) or not config[key] >= 1:
-            raise ValueError(f"{key} = {config[key]!r}: expected a number from 1")
+    size, scalar, most = config["sliding_window"], config["query_pre_attn_scalar"], 2**30
+    if type(size) is not int or not 1 <= size <= most:
+        raise ValueError(f"sliding_window = {size!r:.40}: expected an integer from 1 to {most:,}")
+    if type(scalar) not in (int, float) or not 0 < scalar <= most:
+        raise ValueError(f"query_pre_attn_scalar = {scalar!r:.40}: expected a number from 0 to {most:,}")
     every = config.get("sliding_window_pattern") or 6
     if type(every) is not int or every < 1:
         raise ValueError(f"sliding_window_pattern = {every!r}: expected a positive integer")
@@ -256,8 +258,8 @@ def _gemma(config: Mapping[str, Any]) -> dict[str, Any]:
     types = config.get("layer_types") or [FULL if n % every == 0 else SLIDING for n in layers]
     local, theta = tuple(kind == SLIDING for kind in types), read_local_theta(config)
     return {
-        "query_scalar": float(config["query_pre_attn_scalar"]),
-        "window": Window(int(config["sliding_window"]), local, theta) if any(local) else None,
+        "query_scalar": float(scalar),
+        "window": Window(size, local, theta) if any(local) else None,
         "activation": "gelu",
         "post_norms": True,
         "norm_offset": True,

@@ -107,10 +107,10 @@ def read_local_theta(config: Mapping[str, Any]) -> float:
 
     Raises ValueError for a rescaling, and for an invalid value.
     """
-    given = {"rope_theta": config.get("rope_local_base_freq"), "rope_parameters": None}
-    if rope := _by_layer(config, SLIDING):
-        given["rope_parameters"] = rope
-    theta, scaling = read_rope(given)
+    rope = _by_layer(config, SLIDING)
+    if not rope:
+        return _number("rope_local_base_freq", config.get("rope_local_base_freq", 1e4), above=1.0)
+    theta, scaling = read_rope({"rope_parameters": rope})
     if scaling:
         raise ValueError(f"rope_parameters.{SLIDING} = {rope}: expected no scaling")
     return theta

@@ -46,7 +46,7 @@ def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, gap):
     """They agree with each other, and the log-probs are the trainer's of the raw policy."""
     options = dataclasses.replace(SAMPLED, temperature=temperature)
     config = dataclasses.replace(CONFIG, dtype=dtype)
-    samples = run(params, prompts, options, config=config)
+    samples = run(params, prompts, options, seed=1, config=config)
     assert samples.tokens.dtype == samples.lengths.dtype == np.int32
     assert samples.logprobs.dtype == np.float32 and samples.done.dtype == bool
     for i, j in np.ndindex(samples.lengths.shape):
@@ -58,7 +58,7 @@ def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, gap):
         assert (row[n:] == 0).all() and (samples.logprobs[i, j, n:] == 0).all()
     # Every case is there: early ends by several tokens, and rows cut off by the limit.
     last = np.take_along_axis(samples.tokens, samples.lengths[..., None] - 1, axis=-1)[..., 0]
-    assert len(set(last[samples.done].tolist())) > 1
+    assert len(set(last[samples.done].tolist())) > 2
     assert (~samples.done).any() and (samples.lengths < C).any()
     forced = score_completions(params, samples.batch((P,), B), config)
     np.testing.assert_allclose(samples.logprobs, forced, atol=gap)

@@ -170,8 +170,8 @@ class TextEnvironment(Benchmark):
         said = {"role": "system", "content": self.instruction}
         return [*([said] if self.instruction else []), *super().prompt(task)]
 
-    def episode(self, task: Task) -> Attempt:
-        return Attempt(self, task)
+    def episode(self, task: Task) -> EnvironmentEpisode:
+        return EnvironmentEpisode(self, task)
 
     def agent_answers(self, task: Task) -> list[str]:
         return list(task.answer["solution"] or ())
@@ -221,7 +221,7 @@ class TextEnvironment(Benchmark):
         return {"environment": self.env}
 
 
-class Attempt(Episode):
+class EnvironmentEpisode(Episode):
     """One episode of a task's environment; raises if `reset` does not give the task again."""
 
     def __init__(self, benchmark: TextEnvironment, task: Task):
