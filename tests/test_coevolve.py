@@ -1,5 +1,6 @@
 """Whole runs of Algorithm 1 on a toy benchmark: both players learn, and nothing is lost."""
 
+import itertools
 import json
 import random
 import re
@@ -15,11 +16,13 @@ from huggingface_hub import ModelCard
 from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
+from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.models import huggingface, lora
 from genenv_jax.run import tracking
 from genenv_jax.run.session import Session
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
+from genenv_jax.trainers.simulator import Regression
 from tests import tiny, toy
 from tests.commands import command
 from tests.models import adapters
@@ -153,17 +156,29 @@ class Killed(BaseException):
     pass
 
 
-def test_a_run_killed_inside_an_epoch_repeats_it(cache, tmp_path, unbroken, monkeypatch):
-    """In the second, once its pools are written."""
-    aggregate = Coevolution.aggregate
+@pytest.mark.parametrize(
+    ("owner", "method", "call"),
+    [
+        (Coevolution, "aggregate", 2),
+        pytest.param(Regression, "step", 2, marks=pytest.mark.slow),
+        pytest.param(HeldOut, "evaluate", 3, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_killed_inside_an_epoch_repeats_it(cache, tmp_path, unbroken, monkeypatch, owner, method, call):
+    """In the second: once its pools are written, or before the other steps."""
+    original, calls = getattr(owner, method), itertools.count(1)
 
-    def killing(self, epoch, *args):
-        aggregate(self, epoch, *args)
-        if epoch == 1:
+    def killing(self, *args, **kwargs):
+        dies = next(calls) == call
+        if dies and method != "aggregate":
             raise Killed
+        result = original(self, *args, **kwargs)
+        if dies:
+            raise Killed
+        return result
 
     with monkeypatch.context() as patch:
-        patch.setattr(Coevolution, "aggregate", killing)
+        patch.setattr(owner, method, killing)
         with pytest.raises(Killed):
             run(cache, tmp_path, epochs=3)
     resumed = run(cache, tmp_path, epochs=3)

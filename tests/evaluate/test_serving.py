@@ -4,8 +4,12 @@ import json
 import re
 
 import pytest
+import transformers
 
 from genenv_jax.benchmarks.bfcl import backends
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.models.make import has_made_tokenizer, train_tokenizer
+from tests import tiny
 from tests.benchmarks import bfcl_tasks
 from tests.commands import call
 from tests.evaluate import model_server
@@ -70,6 +74,17 @@ def test_a_served_export_gives_the_same_answers_and_scores(cache, exported, tmp_
     # Plain conversations: no tools, no format of the answer, no stop words.
     wanted = {"model", "messages", "temperature", "max_tokens", "seed", "path", "key"}
     assert all(set(request) == wanted for request in requests)
+
+
+@pytest.mark.slow
+def test_servers_read_made_tokenizers_otherwise(tmp_path):
+    """Why the cards of made models do not offer to serve them; others are read as they are here."""
+    plain, made = (tiny.write_model(tmp_path / name) for name in ("plain", "made"))
+    train_tokenizer(["one two 12 34 it's"] * 9, 280).save_pretrained(made)
+    for directory, same in ((plain, True), (made, False)):
+        ours = LanguageModel.load(directory).encode("one two 12  it's")
+        theirs = transformers.AutoTokenizer.from_pretrained(directory).encode("one two 12  it's")
+        assert (ours == theirs) == same == (not has_made_tokenizer(directory))
 
 
 def knows_the_files(request):
