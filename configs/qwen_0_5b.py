@@ -1,17 +1,18 @@
 """A Qwen2.5 of 0.5 B parameters, from pretrained weights to a score on one machine.
 
-    genenv train --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen
+    genenv train --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen \\
+        --config.model.path=/models/Qwen2.5-Coder-0.5B-Instruct
 
 The benchmarks are those of configs/smollm2.py, `:api_bank` by default.  Both players are adapters.  Training
 all parameters (`--config.lora.rank=0` and a tenth of the learning rates) needs 22 GiB, more than a small chip
 has (docs/memory.md, "Small models on one chip").  The agent calls tools as its chat template says, so only
-the simulator would need a warm start; both get one by default.
+the simulator has a warm start.
 
-    genenv train --config=configs/qwen_0_5b.py:bfcl,cpu --arm=seeds --workdir=runs/control \\
-        --config.model.path=/models/Qwen2.5-Coder-0.5B-Instruct --config.warm_start.steps=0
+    genenv train --config=configs/qwen_0_5b.py:bfcl --arm=seeds --config.warm_start.steps=0 \\
+        --workdir=runs/control
 
-is GRPO on the seeds alone, with sizes for two cores.  It was started and not finished (docs/results/qwen.md).
-Nothing else has been run.
+is GRPO on the seeds alone.  docs/results/qwen.md says what was run, on what.  `:bfcl,cpu` has sizes for two
+cores; it was started and not finished.
 """
 
 from genenv_jax.configs import smollm2
@@ -22,11 +23,31 @@ def get_config(arg: str = "api_bank"):
     config.model.path = "Qwen/Qwen2.5-0.5B-Instruct"
     config.lora.rank = 32
     config.warm_start.learning_rate = 5e-4  # a few passes over few seeds
+    config.warm_start.roles = "simulator"
+    config.agent.learning_rate = config.simulator.learning_rate = 2e-4
+    config.agent.kl_coef = 0.0  # saves the forward pass of the reference
     if not arg.endswith("cpu"):
-        config.agent.learning_rate = config.simulator.learning_rate = 1e-4
+        _fit_one_card(config)
     else:
         _fit_two_cores(config)
     return config
+
+
+def _fit_one_card(config) -> None:
+    """Sets sizes for adapters on one accelerator of 40 GB or more."""
+    config.model.remat = "dots"
+    if config.benchmark.name == "bfcl":
+        config.limits.prompt_buckets = (544,)  # few programs: compiling takes longer than padding
+        config.limits.agent_response = 256
+    config.epochs = 12
+    config.curriculum.seeds_per_epoch = 96
+    config.simulator.variations = 1
+    config.agent.batch_size = 32
+    config.agent.minibatch_size = 4
+    config.agent.micro_batches = 1
+    config.evaluation.every = 3
+    config.evaluation.sampled = 4
+    config.evaluation.batch_size = 128
 
 
 def _fit_two_cores(config) -> None:
@@ -37,7 +58,6 @@ def _fit_two_cores(config) -> None:
         limits.prompt_buckets, limits.response_buckets = (352, 544, 768), (96,)
         limits.agent_response = 192
     config.agent.learning_rate = config.simulator.learning_rate = 4e-4
-    config.agent.kl_coef = 0.0  # saves the forward pass of the reference
     config.curriculum.seeds_per_epoch = 24
     config.evaluation.every = 5
     config.epochs = 5
