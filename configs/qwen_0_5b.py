@@ -5,14 +5,14 @@
 
 The benchmarks are those of configs/smollm2.py, `:api_bank` by default.  Both players are adapters.  Training
 all parameters (`--config.lora.rank=0` and a tenth of the learning rates) needs 22 GiB, more than a small chip
-has (docs/memory.md, "Small models on one chip").  The agent calls tools as its chat template says, so only
-the simulator has a warm start.
+has (docs/memory.md, "Small models on one chip").
 
     genenv train --config=configs/qwen_0_5b.py:bfcl --arm=seeds --config.warm_start.steps=0 \\
         --workdir=runs/control
 
-is GRPO on the seeds alone.  docs/results/qwen.md says what was run, on what.  `:bfcl,cpu` has sizes for two
-cores; it was started and not finished.
+is GRPO on the seeds alone, which takes held-out accuracy from .48 to .65-.75 in minutes on one H200
+(docs/results/qwen.md).  Nothing else has been run to its end.  `:bfcl,cpu` has sizes for two cores; its first
+epoch takes an hour.
 """
 
 from genenv_jax.configs import smollm2
@@ -23,7 +23,6 @@ def get_config(arg: str = "api_bank"):
     config.model.path = "Qwen/Qwen2.5-0.5B-Instruct"
     config.lora.rank = 32
     config.warm_start.learning_rate = 5e-4  # a few passes over few seeds
-    config.warm_start.roles = "simulator"
     config.agent.learning_rate = config.simulator.learning_rate = 2e-4
     config.agent.kl_coef = 0.0  # saves the forward pass of the reference
     if not arg.endswith("cpu"):

@@ -25,7 +25,6 @@ from jax.sharding import Mesh
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Message
 from genenv_jax.benchmarks.demonstrations import (
-    SIMULATOR,
     Completion,
     Demonstration,
     Transcript,
@@ -240,8 +239,6 @@ def _demonstrations(config: Config, benchmark: Benchmark) -> tuple[list[Demonstr
     training, validation = (
         seed_demonstrations(benchmark, seeds, config.simulator.variations, order) for seeds in parts
     )
-    if config.warm_start.roles == SIMULATOR:
-        training, validation = ([d for d in part if d.role == SIMULATOR] for part in (training, validation))
     return training, validation
 
 

@@ -111,16 +111,6 @@ def test_the_roles_take_turns(cache, given, monkeypatch):
     assert all(filled == 8 for *_, filled in steps[::2])
 
 
-def test_the_simulator_alone(cache, given):
-    """The agent has no demonstrations, and no loss; a model that is made here must learn both roles."""
-    directory, _ = warm_start(cache, given, **{"warm_start.roles": "simulator", "warm_start.steps": 10})
-    first, *_, last = losses(directory)["losses"]
-    assert set(first) == {"step", "validation/simulator"}
-    assert last["validation/simulator"] < first["validation/simulator"]
-    with pytest.raises(ValueError, match=r"config\.warm_start\.roles = 'simulator': expected 'both'"):
-        validate(toy_config(cache, {"warm_start.roles": "simulator"}))
-
-
 @pytest.mark.slow
 def test_the_step_with_the_lowest_validation_loss_is_kept(cache, given):
     """Few seeds and many passes: the validation loss rises again."""
