@@ -23,6 +23,7 @@ def get_config(arg: str = "api_bank"):
     config.model.path = "Qwen/Qwen2.5-0.5B-Instruct"
     config.lora.rank = 32
     config.warm_start.learning_rate = 5e-4  # a few passes over few seeds
+    config.warm_start.roles = "simulator"  # the agent answers as its chat template says
     config.agent.learning_rate = config.simulator.learning_rate = 2e-4
     config.agent.kl_coef = 0.0  # saves the forward pass of the reference
     if not arg.endswith("cpu"):

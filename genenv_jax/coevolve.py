@@ -14,6 +14,7 @@ import functools
 import pathlib
 from collections.abc import Sequence
 
+from genenv_jax.benchmarks.demonstrations import SIMULATOR
 from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.parallel import processes
@@ -76,12 +77,16 @@ class Coevolution:
         seeds = SeedTasks(benchmark.tasks("seed"), config.curriculum.seeds_per_epoch, config.seed)
         eval_tasks = config.evaluation.tasks(benchmark)
         self.mesh = mesh = build.open_mesh(config)
-        start = base_model(config, benchmark, mesh)
-        self.host = host = build.open_model(config, start, mesh, weights)
+        start = own = base_model(config, benchmark, mesh)
+        self.host, simulators = build.open_model(config, start, mesh, weights), None
+        host = self.host
+        if config.warm_start.steps and config.warm_start.roles == SIMULATOR:
+            own = base_model(config, benchmark, mesh, SIMULATOR)
+            simulators = build.open_model(config, own, mesh, weights)
         check_prompts(config.limits, host.model, benchmark, seeds.tasks, eval_tasks)
         self.scorer = scorer = Scorer(benchmark, host.model.decode, config.scoring)
         with host.activate():
-            self.agent, self.simulator = agent, simulator = build.make_players(config, host)
+            self.agent, self.simulator = agent, simulator = build.make_players(config, host, simulators)
         limits = config.epochs, config.rollouts, config.tokens
         self.session = session = Session(workdir, config.seed, *limits, config.checkpoint)
         fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)
@@ -100,7 +105,7 @@ class Coevolution:
         session.register(skills=objective.skill_rates, replay=buffer)
         session.register_players(agent=agent, simulator=simulator)
         if weights:
-            settings.write(host.model.path)
+            settings.write(start, own)
         about = host.model.path, len(eval_tasks), benchmark.about().get("tools", "")
         self.cards = functools.partial(card.of_run, config, workdir, *about, provenance.commit())
         with host.activate():

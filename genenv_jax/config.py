@@ -117,6 +117,11 @@ def validate(config: ConfigDict) -> Config:
             "config.model.path must name a model (directory or hub id), or "
             "config.model.make.vocab_size must be positive so that one is made; not both"
         )
+    if checked.warm_start.roles != "both" and not checked.model.path:
+        raise ValueError(
+            f"config.warm_start.roles = {checked.warm_start.roles!r}: expected 'both', since a model that is "
+            "made here knows neither role"
+        )
     return checked
 
 

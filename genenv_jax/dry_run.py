@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
+from genenv_jax.benchmarks.demonstrations import SIMULATOR
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.models import huggingface, platform
@@ -90,18 +91,18 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
         "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "
         "limit: sampled, scored by the reference, and three times in each update",
-        "memory": _memory(run),
+        "memory": _memory(run, bases=2 if warm.steps and warm.roles == SIMULATOR else 1),
     }
 
 
-def _memory(run: Coevolution) -> str:
+def _memory(run: Coevolution, bases: int) -> str:
     default = jax.devices()[0].default_memory().kind
 
     def held(phase: str) -> collections.Counter[str]:
         """Bytes on each device in a phase, by kind of memory."""
         run.agent.load_for(phase)
         kinds: collections.Counter[str] = collections.Counter()
-        trees = run.agent.reference.params, run.agent.state, run.simulator.state
+        trees = *[run.agent.reference.params] * bases, run.agent.state, run.simulator.state
         for x in jax.tree.leaves(trees):
             size = math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
             here = x.sharding.memory_kind in (None, "device", default)

@@ -182,14 +182,16 @@ def _shown(text: str) -> str:
     return visible(bounded(text))
 
 
-def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOnMesh, Params]:
-    """The model in the directory `path`, or the configuration's own model if `path` is ""."""
+def load(
+    config: Config, benchmark: Benchmark, path: str, role: str = "agent"
+) -> tuple[build.ModelOnMesh, Params]:
+    """The model in the directory `path`, or the role's own of the configuration if `path` is ""."""
     if path:
         given = ConfigDict(config.to_dict())
         use_model(given, path)
         config = validate(given)
     mesh = build.open_mesh(config)
-    host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
+    host = build.open_model(config, base_model(config, benchmark, mesh, role), mesh)
     with host.activate():
         return host, host.load_params(config.model.dtype)
 
@@ -211,7 +213,7 @@ def play(config: Config, agent: str, simulator: str, ask: Callable[[str], str], 
     host, params = load(config, benchmark, agent)
     first = _policy(config, host, params, "agent")
     if simulator != agent:
-        second = _policy(config, *load(config, benchmark, simulator), "simulator")
+        second = _policy(config, *load(config, benchmark, simulator, "simulator"), "simulator")
     else:
         second = _policy(config, host, params, "simulator")
     held_out, seeds = benchmark.tasks("eval"), benchmark.tasks("seed")

@@ -25,6 +25,8 @@ from jax.sharding import Mesh
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Message
 from genenv_jax.benchmarks.demonstrations import (
+    AGENT,
+    SIMULATOR,
     Completion,
     Demonstration,
     Transcript,
@@ -61,8 +63,8 @@ _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 
 
-def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path:
-    """The directory of the model that both players start from.
+def base_model(config: Config, benchmark: Benchmark, mesh: Mesh, role: str = AGENT) -> pathlib.Path:
+    """The directory of the model that a player starts from; both share it unless `warm_start.roles` differs.
 
     A named model (directory or hub id) is resolved, and fine-tuned if `warm_start.steps` is positive.
     Otherwise the first process makes and trains a small model.  A model is trained only once: it is kept in a
@@ -74,7 +76,8 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
     does not divide the small model, or the cached model's files are damaged.
     """
     given = _given(config)
-    if given and not config.warm_start.steps:
+    tuned = config.warm_start.steps and config.warm_start.roles in ("both", role)
+    if given and not tuned:
         return given
     cache = cache_dir(config)
     name = _fine_tuned_name(config, benchmark, given) if given else _made_name(config, benchmark)
@@ -239,6 +242,8 @@ def _demonstrations(config: Config, benchmark: Benchmark) -> tuple[list[Demonstr
     training, validation = (
         seed_demonstrations(benchmark, seeds, config.simulator.variations, order) for seeds in parts
     )
+    if config.warm_start.roles == SIMULATOR:
+        training, validation = ([d for d in part if d.role == SIMULATOR] for part in (training, validation))
     return training, validation
 
 

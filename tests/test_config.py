@@ -8,7 +8,6 @@ from ml_collections import ConfigDict
 from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.registry import check_options, make_benchmark
 from genenv_jax.config import changes, default_config, flatten, validate
-from genenv_jax.players.simulator import SimulatorConfig
 from tests.commands import ROOT, load
 
 
@@ -273,12 +272,6 @@ def test_bounds_are_inclusive():
 def test_choices(key, value, one):
     message = refusal(changed(key, value))
     assert message.startswith(f"config.{key} = {value!r}: expected one of") and one in message
-
-
-def test_the_simulators_ratio_is_taken_to_the_policy_that_sampled():
-    SimulatorConfig(temperature=0.5)
-    with pytest.raises(ValueError, match=r"temperature = 0.5: expected 1.0 with method = 'grpo'"):
-        SimulatorConfig(temperature=0.5, method="grpo")
 
 
 def test_a_warm_up_that_the_decay_cuts_off():

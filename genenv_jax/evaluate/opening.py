@@ -30,7 +30,7 @@ def open_policies(
 ) -> Iterator[dict[str, ChatModel]]:
     """Policies of the configuration's model by mode; tasks: those it answers, or the seeds it varies."""
     mesh = build.open_mesh(config)
-    host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
+    host = build.open_model(config, base_model(config, benchmark, mesh, role), mesh)
     seeds, held_out = (tasks, ()) if role == SIMULATOR else ((), tasks)
     check_prompts(config.limits, host.model, benchmark, seeds, held_out)
     max_concurrent = config.sampling.batch_size or config.evaluation.batch_size

@@ -8,6 +8,7 @@ import functools
 import math
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
@@ -182,43 +183,47 @@ def check_batches(config: Config, mesh: Mesh) -> None:
             )
 
 
-def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
-    """Loads the weights that both players start from, and makes the players.
+def make_players(
+    config: Config, host: ModelOnMesh, simulators: ModelOnMesh | None = None
+) -> tuple[Agent, Simulator]:
+    """Loads the weights that the players start from, and makes the players.
 
-    Call it inside `host.activate()`.  Raises ValueError if weights, moments and the agent's cache do not fit.
+    Call it inside `host.activate()`.
+
+    Args:
+      host: the model that both start from, or the agent.
+      simulators: the simulator's, if it starts from another.
+    Raises:
+      ValueError: weights, moments and the agent's cache do not fit.
     """
     dtype, learns = jnp.dtype(config.model.dtype), config.trains_simulator
     # What each parameter takes while the agent samples, at least.
+    kept = dtype.itemsize * (1 if simulators is None else 2)
     trained = 4 + 2 * jnp.dtype(config.memory.moments).itemsize
-    each = dtype.itemsize if config.lora.rank else 4
+    each = kept if config.lora.rank else 4
     if config.memory.offload == "none" and not config.lora.rank:
-        each = dtype.itemsize + (1 + learns) * trained
+        each = kept + (1 + learns) * trained
     size = host.share(each * parameter_count(host.model.config))
     host.check(f"{host.model.path}: weights and moments", size, _LESS_WEIGHTS)
-    adapted = host
-    if config.lora.rank:
-        # The base is not trained, so it is kept in the compute dtype.
-        kept = host.load_params(dtype.name)
-        adapted = host.adapted(config.lora)
-        params = [make_adapters(adapted, config.seed, number) for number in range(1 + learns)]
-    else:
-        loaded = host.load_params()
-        # Kept in the compute dtype: casting now or at use gives the same results.
-        if host.weights:
-            kept = jax.tree.map(lambda x: x.astype(dtype), loaded)
-            params = [jax.tree.map(jnp.copy, loaded) for _ in range(1 + learns)]
-        else:
-            kept, params = host.load_params(dtype.name), [loaded] * (1 + learns)
     offloader = Offloader(config.memory.offload, lora=config.lora.rank > 0)
-    reference = Reference(kept, host.model.config)
+    roles = ("agent", "simulator")[: 1 + learns]
+    reference, params = _load(config, host, roles if simulators is None else roles[:1])
     offloader.add_reference(reference)
+    theirs = reference
+    if simulators is not None:
+        theirs, more = _load(config, simulators, roles[1:])
+        offloader.add_reference(theirs)
+        params |= more
 
-    def make(kind: type[PlayerT], role: str, c: PlayerConfig, trained: Params | None) -> PlayerT:
+    def make(
+        kind: type[PlayerT], role: str, c: PlayerConfig, own: ModelOnMesh, reference: Reference
+    ) -> PlayerT:
         optimizer = make_optimizer(c.learning_rate, config.optimizer, config.memory.moments)
-        if trained is None:
-            own, state = host, learner.TrainState({}, (), jnp.int32(0))
+        if role not in params:
+            state = learner.TrainState({}, (), jnp.int32(0))
         else:
-            own, state = adapted, learner.init_state(trained, optimizer, copy=False)
+            own = own.adapted(config.lora) if config.lora.rank else own
+            state = learner.init_state(params.pop(role), optimizer, copy=False)
         rows = config.sampling.batch_size or c.batch_size
         _, response, episode = config.limits.of(role)
         return kind(
@@ -234,10 +239,29 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
             offloader=offloader,
         )
 
-    agent = make(Agent, "agent", config.agent, params[0])
+    agent = make(Agent, "agent", config.agent, host, reference)
     cache = agent.sampler.cache_bytes / (host.mesh.size if host.mesh else 1)
     host.check("weights, moments and the agent's key-value cache", size + cache, _LESS_CACHE)
-    return agent, make(Simulator, "simulator", config.simulator, params[1] if learns else None)
+    return agent, make(Simulator, "simulator", config.simulator, simulators or host, theirs)
+
+
+def _load(config: Config, host: ModelOnMesh, roles: Sequence[str]) -> tuple[Reference, dict[str, Params]]:
+    """The model, and what each of the roles trains: a copy, or adapters."""
+    dtype = jnp.dtype(config.model.dtype)
+    if config.lora.rank:
+        # The base is not trained, so it is kept in the compute dtype.
+        kept, adapted = host.load_params(dtype.name), host.adapted(config.lora)
+        numbers = {"agent": 0, "simulator": 1}
+        params = {role: make_adapters(adapted, config.seed, numbers[role]) for role in roles}
+        return Reference(kept, host.model.config), params
+    loaded = host.load_params()
+    # Kept in the compute dtype: casting now or at use gives the same results.
+    if host.weights:
+        kept = jax.tree.map(lambda x: x.astype(dtype), loaded)
+        params = {role: jax.tree.map(jnp.copy, loaded) for role in roles}
+    else:
+        kept, params = host.load_params(dtype.name), dict.fromkeys(roles, loaded)
+    return Reference(kept, host.model.config), params
 
 
 def make_sampler(

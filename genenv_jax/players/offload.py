@@ -48,7 +48,7 @@ class MemoryConfig(Settings):
 
 
 class Resident(Protocol):
-    """An owner of trees that can be moved: a player, or the shared reference."""
+    """An owner of trees that can be moved: a player, or a reference."""
 
     def place(self, **on_device: bool) -> None:
         """Moves each named tree to the devices (true) or to host memory (false)."""
@@ -80,11 +80,11 @@ class Offloader:
     def __init__(self, offload: str = "none", lora: bool = False):
         self.offload, self._lora = offload, lora
         self._players: list[Resident] = []
-        self._reference: Resident | None = None
+        self._references: list[Resident] = []
 
     def add_reference(self, reference: Resident) -> None:
-        """Manages the reference from now on."""
-        self._reference = reference
+        """Manages a reference from now on."""
+        self._references.append(reference)
         if self.offload == "phase" and not self._lora:
             reference.place(params=False)
 
@@ -107,8 +107,9 @@ class Offloader:
             for name in ("parameters", "moments"):
                 if (f"own {name}" in trees) is wanted:
                     player.place(**{name: wanted})
-            if self._reference is not None and ("reference" in trees) is wanted:
-                self._reference.place(params=wanted)
+            if ("reference" in trees) is wanted:
+                for reference in self._references:
+                    reference.place(params=wanted)
 
 
 def place(tree: Any, on_device: bool) -> Any:

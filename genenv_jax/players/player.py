@@ -70,9 +70,9 @@ def recomputes(dtype: str) -> bool:
 
 
 class Reference:
-    """The model that both players start from; it is never trained.
+    """The model that both players start from, or one of them; it is never trained.
 
-    It is the reference policy of both KL terms and, under LoRA, the base of both players.
+    It is the reference policy of their KL terms and, under LoRA, their base.
 
     Args:
       params: its parameters, in the compute dtype.
@@ -97,7 +97,7 @@ class Player:
 
     Attributes:
       model: configuration and tokenizer; its `config.lora` says whether the player is an adapter.
-      reference: what both players start from.
+      reference: what it starts from.
       config: its settings.
       sampler: draws completions of each prompt.
       optimizer: of its updates.

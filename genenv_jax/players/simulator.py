@@ -23,7 +23,6 @@ class SimulatorConfig(PlayerConfig):
 
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
-      temperature: of its generations.
       variations: generations per seed and epoch (n).
       rwr_temperature: λ in exp(λ R_env).
       success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2), over each "task", or the mean
@@ -40,7 +39,6 @@ class SimulatorConfig(PlayerConfig):
 
     train: bool = True
     learning_rate: float = within(5e-7, 0)
-    temperature: float = within(1.0, 0)
     variations: int = within(4, 1, 2**12)
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task", "skill")
@@ -52,11 +50,6 @@ class SimulatorConfig(PlayerConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.method == "grpo" and self.temperature != 1.0:
-            raise ValueError(
-                f"temperature = {self.temperature}: expected 1.0 with method = 'grpo', whose ratio is "
-                "taken to the policy that sampled"
-            )
         if self.coverage and self.method == "grpo":
             raise ValueError(f"coverage = {self.coverage}: method = 'grpo' has no weights")
         if abs(self.mixture * self.variations - self.num_from_initial) > 1e-6:
@@ -72,7 +65,7 @@ class SimulatorConfig(PlayerConfig):
 
     @property
     def draws(self) -> tuple[int, float]:
-        return self.variations, self.temperature
+        return self.variations, 1.0  # the losses and the KL are of the policy that sampled
 
     def group_sizes(self, packed: bool) -> tuple[int, ...]:
         if self.asks:  # each record has its own prompt

@@ -186,19 +186,19 @@ class RunSettings:
             )
         self._content["tasks_digest"] = digest
 
-    def write(self, model: str | os.PathLike) -> None:
-        """Writes the settings and the fingerprint of the model directory that the players start from.
+    def write(self, *models: str | os.PathLike) -> None:
+        """Writes the settings and the fingerprint of the model directories that the players start from.
 
         Raises ValueError if the run was started from another model, or if the processes have different
         models.
         """
-        fingerprint = huggingface.fingerprint(model)
+        fingerprint = " ".join(map(huggingface.fingerprint, dict.fromkeys(models)))
         processes.same_everywhere("the model that the players start from", fingerprint)
         if self._fingerprint not in (None, fingerprint):
             raise ValueError(
                 f"{self._workdir} holds a run that started from a model with fingerprint "
-                f"{self._fingerprint}, but {model} has {fingerprint}: expected the same model, or another "
-                "--workdir"
+                f"{self._fingerprint}, but {models[0]} has {fingerprint}: expected the same model, or "
+                "another --workdir"
             )
         self._content["fingerprint"] = fingerprint
         if processes.is_writer():

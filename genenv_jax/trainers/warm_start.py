@@ -17,6 +17,7 @@ import numpy as np
 
 from genenv_jax.benchmarks.base import Message
 from genenv_jax.benchmarks.demonstrations import (
+    SIMULATOR,
     Completion,
     Demonstration,
     Transcript,
@@ -33,7 +34,7 @@ from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.programs import compile_in_parallel
 from genenv_jax.run.progress import Progress
 from genenv_jax.sampling.sampler import bucket, pad_rows
-from genenv_jax.settings import Settings, within
+from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array, Params
 
 _WIDTHS = (32, 128, 256, 512)  # of completions
@@ -61,10 +62,12 @@ class WarmStartConfig(Settings):
         prompts with several completions, such as the simulator's (`simulator.variations`).
       validation_share: share of the seed tasks held back; the step with the lowest loss on them is kept.
       validate_every: steps between two measurements of that loss.
+      roles: who is trained: "both" players together, or the "simulator" alone.  The agent then starts from
+        the given model, and the two have a base each.
 
     A model made from scratch trains all parameters on endless demonstrations.  A given one (`model.path`)
     trains on those of the seed tasks, in as many passes as `steps` batches make; with `lora.rank` only its
-    adapters.  Its steps alternate between agent and simulator.  It alone uses the last three settings.
+    adapters.  Its steps alternate between agent and simulator.  It alone uses the last four settings.
     """
 
     steps: int = within(0, 0)
@@ -73,6 +76,7 @@ class WarmStartConfig(Settings):
     micro_batches: int = within(1, 1, 2**16)
     validation_share: float = within(0.1, 0, 0.5)
     validate_every: int = within(20, 1)
+    roles: str = choice("both", SIMULATOR)
 
     def __post_init__(self):
         super().__post_init__()

@@ -111,6 +111,33 @@ def test_the_roles_take_turns(cache, given, monkeypatch):
     assert all(filled == 8 for *_, filled in steps[::2])
 
 
+@pytest.mark.parametrize("rank", [2, pytest.param(0, marks=pytest.mark.slow)])
+def test_the_simulator_alone(cache, given, rank, tmp_path):
+    """The agent starts from the given model; what the simulator has learnt is in a base of its own."""
+    settings = SETTINGS | {"model.path": str(given), "warm_start.roles": "simulator", "lora.rank": rank}
+    settings |= {"warm_start.steps": 10, "simulator.mixture": 0.5, "simulator.kl_coef": 0.01}
+    config = validate(toy_config(cache, settings))
+    benchmark, mesh = build.make_benchmark(config), build.open_mesh(config)
+    assert supervised.base_model(config, benchmark, mesh) == given
+    tuned = supervised.base_model(config, benchmark, mesh, "simulator")
+    first, *_, last = losses(tuned)["losses"]
+    assert set(first) == {"step", "validation/simulator"}
+    assert last["validation/simulator"] < first["validation/simulator"]
+    started = run(cache, tmp_path / "run", epochs=1, **settings)
+    for player, start in ((started.agent, given), (started.simulator, tuned)):
+        base = LanguageModel.load(start).load_params()
+        assert all(jax.tree.leaves(jax.tree.map(np.array_equal, base, player.reference.params)))
+    assert not started.simulator.trained or started.simulator.model.path == tuned
+    assert lines(tmp_path / "run")[-1]["step"] == 1
+    run(cache, tmp_path / "run", epochs=2, **settings)  # goes on
+    assert lines(tmp_path / "run")[-1]["step"] == 2
+
+
+def test_a_made_model_learns_both_roles(cache):
+    with pytest.raises(ValueError, match=r"config\.warm_start\.roles = 'simulator': expected 'both'"):
+        validate(toy_config(cache, {"warm_start.roles": "simulator"}))
+
+
 @pytest.mark.slow
 def test_the_step_with_the_lowest_validation_loss_is_kept(cache, given):
     """Few seeds and many passes: the validation loss rises again."""
