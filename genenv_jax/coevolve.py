@@ -101,6 +101,7 @@ class Coevolution:
         session.register_players(agent=agent, simulator=simulator)
         if weights:
             settings.write(host.model.path)
+        session.about |= provenance.made_with(config, self.mesh.devices.flat)
         about = host.model.path, len(eval_tasks), benchmark.about().get("tools", "")
         self.cards = functools.partial(card.of_run, config, workdir, *about, provenance.commit())
         with host.activate():

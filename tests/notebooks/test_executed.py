@@ -34,8 +34,9 @@ class Executed:
 
     def check_figures(self, counts):
         for id_, count in counts.items():
-            assert self.html(id_).count('<img src="data:image/png;base64,') >= count, id_
-            assert "not recorded" not in self.html(id_), id_
+            data = [o.data for o in self._outputs[id_] if "data" in o]
+            assert sum("image/png" in d for d in data) >= count, id_
+            assert not any("not recorded" in d.get("text/markdown", "") for d in data), id_
 
 
 @pytest.fixture(scope="module")
