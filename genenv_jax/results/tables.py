@@ -22,7 +22,6 @@ from genenv_jax.results.runs import P_HAT, Run, p_hat_of
 from genenv_jax.results.suites import COSTS, CVAR_SHARE, DIVERSITY, Results
 from genenv_jax.results.untrusted import bounded, table_cell
 from genenv_jax.run.metrics import number
-from genenv_jax.settings import flatten
 
 _CONTRAST = (
     "contrast",
@@ -247,14 +246,13 @@ def _headline(results: Results) -> Table:
 
 
 def _arms(results: Results) -> Table:
-    runs = {arm: next(iter(runs.values())) for arm, runs in results.runs.items()}
-    configs = {arm: {**flatten(run.config), "seed": None} for arm, run in runs.items()}
-    cells = {
-        key: [bounded(json.dumps(config.get(key)), 200) for config in configs.values()]
-        for key in sorted(set().union(*configs.values()))
-    }
-    rows = [(key, *values) for key, values in cells.items() if len(set(values)) > 1]
-    return Table("What the arms change", ("setting", *runs), rows)
+    configs = results.configs.values()
+    rows = [
+        (key, *(bounded(json.dumps(config.get(key)), 200) for config in configs))
+        for key in sorted(set().union(*configs))
+    ]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
+    return Table("What the arms change", ("setting", *results.configs), rows)
 
 
 def _gains(results: Results) -> Table:

@@ -64,14 +64,14 @@ def test_what_the_runs_were_made_with(results):
         arm: {
             seed: dataclasses.replace(
                 run,
-                config={**run.config, "simulator": {"train": arm != "random"}},
                 about={"code": f"jax {seed % 2}", "settings": f"config.a = 1\nconfig.seed = {seed}"},
             )
             for seed, run in of.items()
         }
         for arm, of in results.runs.items()
     }
-    made = dataclasses.replace(results, runs=runs)
+    settings = {arm: {"a": 1, "simulator.train": arm != "random"} for arm in runs}
+    made = dataclasses.replace(results, runs=runs, configs=settings)
     assert dict(facts(made))["code"] == "jax 0; or jax 1"
     assert shared_settings(made) == "config.a = 1"
     (table,) = (table for table in suite_tables(made) if table.title == "What the arms change")
