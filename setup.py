@@ -54,6 +54,8 @@ BASE = [
     "rich>=13.9,<16",
     # Figures of `genenv_jax.report`.  3.9 is the first that is built for NumPy 2.
     "matplotlib>=3.9,<4",
+    # Stores them with a palette; matplotlib requires it.
+    "pillow>=10,<14",
 ]
 
 LINT = [

@@ -106,6 +106,7 @@ class Coevolution:
         session.register_players(agent=agent, simulator=simulator)
         if weights:
             settings.write(start, own)
+        session.about |= provenance.made_with(config, self.mesh.devices.flat)
         about = host.model.path, len(eval_tasks), benchmark.about().get("tools", "")
         self.cards = functools.partial(card.of_run, config, workdir, *about, provenance.commit())
         with host.activate():

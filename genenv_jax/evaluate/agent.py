@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
+
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import beside, evaluate, metric_name, warm_up
@@ -14,6 +16,7 @@ from genenv_jax.evaluate.intervals import RESAMPLES, intervals, share_sizes
 from genenv_jax.evaluate.official import write_official
 from genenv_jax.parallel import processes
 from genenv_jax.players.policy import Policy
+from genenv_jax.publish.provenance import made_with
 from genenv_jax.results.pages import write_evaluation_page
 from genenv_jax.run.jsonl import write_json, write_jsonl
 from genenv_jax.run.progress import Progress
@@ -61,6 +64,7 @@ def evaluate_agent(
         progress.line(warning)
         if limits.agent_episode:
             progress.line(f"or, in episodes, at config.limits.agent_episode = {limits.agent_episode}")
+    chat_model = next(iter(chat_models.values()))
     about = {
         "benchmark": benchmark.name,
         "model": model,
@@ -68,8 +72,8 @@ def evaluate_agent(
         **{f"{mode} answers a task": str(samples) for mode, (samples, _) in modes.items()},
         "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
         **benchmark.about(),
+        **made_with(config, jax.devices() if isinstance(chat_model, Policy) else ()),
     }
-    chat_model = next(iter(chat_models.values()))
     return _write(benchmark, attempts, metrics, about, config.seed, out, chat_model)
 
 
@@ -134,7 +138,7 @@ def _write(
         "metrics": found,
         "intervals": f"95 % bootstrap over tasks, {RESAMPLES} resamples; Wilson's where these agree",
     }
-    write_json(out / "results.json", results, sort_keys=True)
+    write_json(out / "results.json", results)  # the main split first
     write_evaluation_page(out)
     for mode, made in attempts.items():
         write_official(benchmark, made, out / "official" / mode)

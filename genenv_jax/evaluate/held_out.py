@@ -12,7 +12,7 @@ import numpy as np
 from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
-from genenv_jax.evaluate.intervals import evaluation_metrics
+from genenv_jax.evaluate.intervals import evaluation_metrics, share_sizes
 from genenv_jax.parallel import processes
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.policy import Policy
@@ -195,6 +195,10 @@ class HeldOut:
                     lambda: session.measure("score"),
                 )
             metrics |= {metric_name(mode, name): value for name, value in scores.items()}
+            if not step:
+                sizes = share_sizes(self._benchmark, attempts)
+                tasks = session.about.setdefault("tasks", {})
+                tasks |= {metric_name(mode, name): size for name, size in sizes.items()}
             answers = [a for of in attempts for a in of]
             session.sample(f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record()))
             # Prefer the greedy answers: they are the same for the same agent.

@@ -285,20 +285,3 @@ def stored_plan(workdir: str | os.PathLike[str]) -> Plan:
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: {error}; expected the settings of a suite") from None
     return Plan(suite, configs)
-
-
-def arm_differences(plan: Plan) -> dict[str, dict[str, str]]:
-    """Arm to {setting: value as JSON} where it differs from the suite's first arm.
-
-    The first arm maps every setting in which another arm differs to its own value.
-    """
-    arms = {
-        arm: {key: json.dumps(value) for key, value in config.items()} for arm, config in plan.configs.items()
-    }
-    first = next(iter(arms.values()))
-    differences = {
-        arm: {key: value for key, value in config.items() if value != first.get(key)}
-        for arm, config in arms.items()
-    }
-    changed = sorted({key for found in differences.values() for key in found})
-    return differences | {next(iter(arms)): {key: first[key] for key in changed if key in first}}

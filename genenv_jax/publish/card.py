@@ -9,17 +9,15 @@ from __future__ import annotations
 import collections
 import functools
 import hashlib
-import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks import data_files
-from genenv_jax.config import Config, changes
+from genenv_jax.config import Config
 from genenv_jax.models.huggingface.directory import CARD, on_hub
 from genenv_jax.models.make import has_made_tokenizer
 from genenv_jax.publish import provenance
@@ -139,7 +137,7 @@ def _render(
         config=config,
         benchmark=benchmark,
         base=_base(config),
-        settings=_settings(config),
+        settings=provenance.settings(config),
         sources=sources,
         table=table,
         verified=bool(config.benchmark.get("verify_files")),
@@ -191,27 +189,6 @@ def _license(start: pathlib.Path | None) -> dict[str, str]:
         return {}
     names = ("license", "license_name", "license_link")
     return {name: found[name] for name in names if isinstance(found.get(name), str)}
-
-
-def _settings(config: Config) -> list[str]:
-    """The settings that differ from the defaults, as --print_config shows them, without local paths."""
-    return [
-        f"config.{key} = {_shown(value)}  (default: {_shown(default)})".replace("`", "'")
-        for key, (value, default) in changes(ConfigDict(config.to_dict())).items()
-    ]
-
-
-def _shown(value: Any) -> str:
-    """A setting's value without paths and addresses; hub ids are shown."""
-    if isinstance(value, (tuple, list)):
-        text = ", ".join(map(_shown, value))
-        return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key!r}: {_shown(item)}' for key, item in value.items())}}}"
-    if isinstance(value, str) and "://" in value:
-        return "(an address)"
-    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
-    return "(a path)" if re.search(r"[/\\~]", text) and not on_hub(value) else repr(value)
 
 
 def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:

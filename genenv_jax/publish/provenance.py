@@ -1,20 +1,76 @@
-"""Which code ran: its commit, and the versions of the packages that its results depend on."""
+"""What a result was made with: the command, the settings, the code and its packages, the machine."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import importlib.metadata
 import json
 import os
 import pathlib
 import platform
+import re
+import shlex
 import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
+from genenv_jax.config import Config, changes
+from genenv_jax.models.huggingface.directory import on_hub
+from genenv_jax.system.keys import without_keys
+
+if TYPE_CHECKING:
+    import jax
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGES = (
     *("genenv_jax", "jax", "jaxlib", "flax", "optax", "numpy"),
     *("transformers", "tokenizers", "safetensors"),
 )
+
+
+def made_with(config: Config, devices: Iterable[jax.Device] = ()) -> dict[str, str]:
+    """What a page says of how its numbers were made: no key and no name of a host.
+
+    devices: those that computed them.
+    """
+    program, *rest = sys.orig_argv
+    if rest and not rest[0].startswith("-"):  # a script, which Python runs
+        program, *rest = rest
+    kinds = collections.Counter(device.device_kind for device in devices)
+    machine = [f"{count} × {kind}" for kind, count in kinds.items()]
+    machine += [f"{os.cpu_count()} cores", platform.machine(), platform.system()]
+    code = [f"{name} {version}" for name, version in versions().items()]
+    return {
+        "command": without_keys(shlex.join([pathlib.Path(program).name, *rest])),
+        "code": ", ".join([*code, *([f"commit {commit()}"] if commit() else [])]),
+        "machine": ", ".join(machine),
+        "settings": "\n".join(settings(config)),
+    }
+
+
+def settings(config: Config) -> list[str]:
+    """The settings that differ from the defaults, as --print_config shows them, without local paths."""
+    return [
+        f"config.{key} = {_shown(value)}  (default: {_shown(default)})".replace("`", "'")
+        for key, (value, default) in changes(ConfigDict(config.to_dict())).items()
+    ]
+
+
+def _shown(value: Any) -> str:
+    """A setting's value without paths and addresses; hub ids are shown."""
+    if isinstance(value, (tuple, list)):
+        text = ", ".join(map(_shown, value))
+        return f"[{text}]" if isinstance(value, list) else f"({text}{',' * (len(value) == 1)})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_shown(item)}' for key, item in value.items())}}}"
+    if isinstance(value, str) and "://" in value:
+        return "(an address)"
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
+    return "(a path)" if re.search(r"[/\\~]", text) and not on_hub(value) else repr(value)
 
 
 @functools.cache  # this process runs the code as it was at the start

@@ -31,9 +31,11 @@ def verdicts(run: Run) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def shares(groups: Mapping[str, Sequence[Any]]) -> list[tuple[str, str, str]]:
-    """Name, size, and share of all, of each group."""
-    total = max(1, sum(map(len, groups.values())))
-    return [(name, f"{len(of):,}", f"{len(of) / total:.3f}") for name, of in groups.items()]
+    """Name, size, and share of all: of all, if there are any, and of each group."""
+    sizes = [(name, len(of)) for name, of in groups.items()]
+    total = sum(size for _, size in sizes)
+    rows = [("all", total), *sizes] if total else sizes
+    return [(name, f"{size:,}", f"{size / max(1, total):.3f}") for name, size in rows]
 
 
 def nearest_tasks(run: Run, targets: Sequence[float]) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import io
 import math
 import os
 import pathlib
@@ -21,28 +22,25 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
+from PIL import Image
 
 from genenv_jax.results import statistics
 from genenv_jax.results.contrasts import exploratory_contrasts, main_contrasts
+from genenv_jax.results.html import DPI
 from genenv_jax.results.runs import P_HAT, Run, p_hat_of
 from genenv_jax.results.suites import COSTS, DIVERSITY, Results
 from genenv_jax.results.untrusted import shown_in_figure
 
 STYLE = {
-    "font.size": 8,
-    "axes.titlesize": 8.5,
+    "font.size": 8,  # of all text: see `html.width`
+    "axes.titlesize": 9,
     "axes.titlelocation": "left",
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "legend.fontsize": 7,
     "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "lines.markersize": 3.5,
     "lines.markeredgewidth": 0,
 }
-DPI = 200  # of saved figures
 # Okabe and Ito's palette, which is distinguishable under the common forms of colour blindness; its yellow is
 # too light for lines on white, so a grey takes its place.
 COLOURS = (
@@ -57,22 +55,27 @@ _DASHES = ("-", "--")  # arms beyond the colours are dashed
 _RESAMPLES = 2000  # per point of a curve
 _SHOWN_REASONS = 6  # the others are drawn together
 CAPTIONS = {
-    "validation": "Held-out score against what training has cost, rejected tasks included; "
-    "means over seeds. On the right: 95 % intervals of the curves' ends.",
-    "validation_arms": "The same, arm by arm: mean with its 95 % interval, its seeds as thin lines, and "
+    "validation": "Mean held-out score over seeds against the cost of training, which includes "
+    "rejected tasks. The bars on the right are 95 % intervals of the curves' ends.",
+    "validation_arms": "One panel an arm: its mean with a 95 % interval, its seeds as thin lines, "
     "the other arms' means in grey.",
-    "contrasts": "Paired differences in AUC: seeds as dots, mean with its 95 % bootstrap interval.",
-    "final": "Final held-out scores with 95 % intervals; dots are seeds, the tick is the mean start.",
-    "validation_splits": "Held-out score by epoch: every split and way of answering.",
-    "accuracy": "Accuracy on held-out tasks (sampled: temperature 1). Epoch 0 is before training.",
-    "reward": "Mean reward of the agent on its training tasks, which follows the tasks' difficulty, so that "
-    "a constant value is no sign that nothing is learned; the simulator's KL to its start.",
-    "p_hat": f"Mean success rate {P_HAT} of the generated tasks; grey: the band α ± k_min. Bars: of a run, "
-    "the quartiles over its tasks; of arms, 95 % intervals over seeds.",
-    "solved": "Generated tasks that all attempts solve, or that none solves: those without a gradient.",
-    "validity": "Generations that were rejected, by reason.",
+    "contrasts": "Differences in AUC between two arms, paired by seed: seeds as dots, their mean "
+    "with its 95 % bootstrap interval.",
+    "final": "Final held-out scores: means as bars with 95 % intervals, seeds as dots; the grey tick "
+    "is the mean before training.",
+    "validation_splits": "Held-out score by epoch, for every split and mode of answering. Vertical "
+    "lines: 95 % intervals over seeds.",
+    "accuracy": "Accuracy on held-out tasks: splits by colour, modes by line (sampled: at "
+    "temperature 1). Epoch 0 is before training.",
+    "reward": "The agent's mean reward on its training tasks, and the simulator's KL to its start. "
+    "The reward follows the difficulty of the tasks: an agent may learn while it stays the same.",
+    "p_hat": f"Mean success rate {P_HAT} of the generated tasks. Grey: the band α ± k_min. Vertical "
+    "lines: quartiles over the tasks of one run, or 95 % intervals over the seeds of an arm.",
+    "solved": "Tasks that have no gradient, since all attempts solve them or none does.",
+    "validity": "Share of the generations that were rejected, by reason.",
     "lengths": "Mean length in tokens of the agent's responses and of the generated tasks.",
-    "diversity": "Difficulty and diversity of the generated tasks.",
+    "diversity": "Difficulty and diversity of the accepted tasks. A signature is the kind of a task "
+    "without its numbers.",
 }
 
 Panel = tuple[str, str, str]  # metric, title, label of the axis
@@ -147,9 +150,16 @@ def _save(
             if figure is None:
                 path.unlink(missing_ok=True)
             else:
-                figure.savefig(path, dpi=DPI)
+                _write(figure, path)
                 paths[name] = path
     return paths
+
+
+def _write(figure: Figure, path: pathlib.Path) -> None:
+    """Writes a PNG file with a palette, which has a third of the bytes, in pages and in notebooks."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=DPI)
+    Image.open(drawn).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 # -- training, by epoch ----------------------------------------------------------------------------------
@@ -175,7 +185,7 @@ def _by_epoch(arms: Arms, name: str) -> Figure | None:
         axes.set_ylabel(label)
         _epoch_axis(axes, label=bottom)
         if name in _FROM_ZERO:
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.05 * axes.dataLim.ymax or None)
     _legend(figure, arms)
     return figure
 
@@ -189,7 +199,7 @@ def _p_hat(arms: Arms) -> Figure | None:
             axes.axhspan(*band, color=_BAND, zorder=0, linewidth=0)
             axes.set_ylim(0, 1)
         label = f"target {band[0]:.3g} to {band[1]:.3g}"
-        axes.legend(handles=[Patch(color=_BAND, label=label)], loc="upper right")
+        axes.legend(handles=[Patch(color=_BAND, label=label)], loc="upper right", frameon=True)
     if figure and len(runs) == 1:
         values = collections.defaultdict(list)
         for task in runs[0].tasks:
@@ -242,8 +252,10 @@ def _accuracy(run: Run) -> Figure | None:
     for metric in found:
         series = run.series(str(metric))
         axes.plot(*zip(*series.items(), strict=True), linestyle=dash(metric.mode), **look(metric.split))
+    sizes = {metric.split: run.sizes.get(str(metric)) for metric in found}
+    label = lambda s: s.replace("_", " ") + (f" (n = {sizes[s]:,.0f})" if sizes[s] else "")  # noqa: E731
     handles = [
-        *(Line2D([], [], label=shown_in_figure(s.replace("_", " ")), **look(s)) for s in splits),
+        *(Line2D([], [], label=shown_in_figure(label(s)), **look(s)) for s in splits),
         *(Line2D([], [], label=shown_in_figure(m), color=GREY, linestyle=dash(m)) for m in modes),
     ]
     axes.set_title("Held-out accuracy")
@@ -274,7 +286,8 @@ def _validity(run: Run) -> Figure | None:
         axes.bar(list(counts), height, 0.8, bottom, color=colour, linewidth=0, label=label)
         bottom += height
     axes.set_title("Rejected generations by reason" if layers else "No generation was rejected")
-    axes.set_ylabel("share of generations")
+    each = set(counts.values())
+    axes.set_ylabel("share of generations" + (f" (n = {each.pop():,.0f})" if len(each) == 1 else ""))
     _epoch_axis(axes)
     if layers:
         _legend_below(figure, axes.get_legend_handles_labels()[0])
@@ -299,7 +312,7 @@ def _validation(results: Results, arms: Arms) -> Figure:
     if results.threshold is not None:
         axes.axhline(results.threshold, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
         label = f" final score of {shown_in_figure(results.suite.threshold_arm)}"
-        axes.text(0, results.threshold, label, color=GREY, va="bottom", fontsize=7)
+        axes.text(0, results.threshold, label, color=GREY, va="bottom")
     axes.set_title(shown_in_figure(f"Held-out {results.primary.title}", 60))
     _cost_axis(axes, results)
     axes.set_xlim(right=results.horizon * 1.13)
@@ -345,7 +358,7 @@ def _validation_splits(results: Results, arms: Arms) -> Figure:
 def _final(results: Results, arms: Arms) -> Figure:
     metrics, height = results.accuracies, 0.55 + 0.24 * len(arms)
     columns = 2 if len(metrics) <= 4 else 3
-    figure, cells = _grid(len(metrics), columns, 3.8, (0.5, height), sharey=True)
+    figure, cells = _grid(len(metrics), columns, 3.5, (0.5, height), sharey=True)
     for metric, (axes, _, bottom) in zip(metrics, cells, strict=True):
         for place, (arm, (style, _)) in enumerate(arms.items()):
             values = list(results.score(arm, f"final/{metric.key}").values())
@@ -434,7 +447,7 @@ def _legend_below(figure: Figure, handles: Sequence[Any]) -> None:
     """A legend below all axes, in as many columns as fit."""
     longest = max(len(handle.get_label()) for handle in handles)
     columns = max(1, min(len(handles), int(figure.get_figwidth() * 14 / (longest + 6))))
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
 def _epoch_axis(axes: Axes, label: bool = True) -> None:

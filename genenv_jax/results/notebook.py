@@ -1,4 +1,4 @@
-"""Helpers for the notebooks: commands as child processes, and HTML for output cells."""
+"""Helpers for the notebooks: commands as child processes, and what output cells show.  Needs IPython."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from IPython.display import Image, Markdown
+
 from genenv_jax.results.answers import changes
 from genenv_jax.results.examples import compared, generated, nearest_tasks, shares, verdicts
-from genenv_jax.results.html import render
+from genenv_jax.results.html import render, width
 from genenv_jax.results.runs import P_HAT, Run
 
 _REASONS = 20  # examples of rejections
@@ -54,9 +56,10 @@ def part(macro: str, *arguments: Any) -> str:
     return render("fragment.html", macro=macro, arguments=arguments)
 
 
-def figure(figures: Mapping[str, pathlib.Path], name: str, width: int = 1000, caption: str = "") -> str:
-    """One figure as HTML, no more than `width` pixels wide, or a note if it was not drawn."""
-    return part("figure", figures.get(name), name, width, caption)
+def figure(figures: Mapping[str, pathlib.Path], name: str) -> Image | Markdown:
+    """One figure for an output cell, or a note if it was not drawn."""
+    found = figures.get(name)
+    return Image(found, width=width(found)) if found else Markdown(f"{name}: not recorded")
 
 
 def texts_by_success(run: Run, targets: Sequence[float] = (0.1, 0.5, 0.9)) -> str:

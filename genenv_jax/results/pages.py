@@ -61,15 +61,12 @@ def write_run_page(
     )
 
     epochs, last = run.setting("epochs"), max(run.metrics)
-    facts = [run.name]
-    for key, label in (("benchmark.name", "benchmark"), ("seed", "seed")):
-        if (value := run.setting(key)) is not None:
-            facts.append(f"{label} {value}")
-    facts.append(f"{last} epochs" if epochs is None else f"{last} of {epochs} epochs")
+    facts = {"benchmark": run.setting("benchmark.name"), "model": run.setting("model.path") or None}
+    facts |= {"seed": run.setting("seed"), "epochs": f"{last} of {epochs}" if epochs else last}
     text = render(
         "run.html",
         title=f"GenEnv: {run.name}",
-        facts=" · ".join(facts),
+        **_made(facts, run.about),
         headline=headline(run),
         figures=[(file, CAPTIONS[name]) for name, file in figures.items()],
         strata=strata(run),
@@ -85,6 +82,14 @@ def write_run_page(
     )
     write_text(path, text)
     return pathlib.Path(path)
+
+
+def _made(facts: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """What the macro "made" takes: facts, with what `provenance.made_with` found, and settings apart."""
+    found = {name: about[name] for name in ("command", "code", "machine") if name in about}
+    shown = {name: of for name, of in (facts | found).items() if of is not None}
+    shown = [(bounded(name, 100), bounded(of, 2000)) for name, of in shown.items()]
+    return {"facts": shown, "settings": bounded(about.get("settings") or "", 16_000)}
 
 
 def _held_out(run: Run) -> dict[str, Any]:
@@ -151,10 +156,11 @@ def write_evaluation_page(workdir: str | os.PathLike[str]) -> pathlib.Path:
     if not isinstance(about, dict) or not isinstance(metrics, dict):
         raise ValueError(f"{path} is damaged: no about or no metrics; expected {expected}")
     tasks = evaluated(iter_jsonl(directory / "predictions.jsonl"))
+    facts = {name: value for name, value in about.items() if name != "settings"}
     text = render(
         "evaluation.html",
         title=bounded(f"{about.get('benchmark', '?')}: {about.get('model', '?')}", 200),
-        facts=[(bounded(name, 100), bounded(value, 500)) for name, value in about.items()],
+        **_made(facts, about),
         intervals=bounded(results.get("intervals", "no intervals"), 200),
         splits=_by_split(metrics),
         verdicts=_verdicts(tasks),
@@ -166,18 +172,21 @@ def write_evaluation_page(workdir: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Split to metric to {"share": the first mode's value if it is a share, "cells": mode to text}."""
+    """Split to metric to a row, in the order given, but the headlines first.
+
+    A row is {"share": the first mode's value if it is a share, "tasks": their number, "cells": mode to text}.
+    """
     found: dict[str, dict[str, dict[str, Any]]] = collections.defaultdict(dict)
-    # The headline first.
-    for full in sorted(metrics, key=lambda name: (not name.endswith("/accuracy"), name)):
+    for full in sorted(metrics, key=lambda name: not name.endswith("/accuracy")):
         parts = full.split("/", 3)
         ends = metrics[full] if isinstance(metrics[full], dict) else {}
         value = number(ends.get("value"))
         if len(parts) != 4 or value is None:
             continue
         _, split, mode, name = parts
-        row = found[split].setdefault(name, {"share": None, "cells": {}})
+        row = found[split].setdefault(name, {"share": None, "tasks": None, "cells": {}})
         row["cells"][mode] = metric_cell(ends)
+        row["tasks"] = row["tasks"] or number(ends.get("tasks"))
         bounds = map(number, (value, ends.get("low", value), ends.get("high", value)))
         is_share = isinstance(ends["value"], float) and all(0 <= (end or 0) <= 1 for end in bounds)
         if row["share"] is None and is_share:
@@ -230,7 +239,7 @@ def write_suite_page(results: Results, out: pathlib.Path) -> tuple[pathlib.Path,
     text = render(
         "experiment.html",
         title=f"GenEnv: {', '.join(results.suite.arms)}",
-        facts=[(name, bounded(text, 2000)) for name, text in about],
+        **_made(dict(about), {"settings": shared_settings(results)}),
         first_tables=made[:_AFTER],
         figures=[(path, CAPTIONS[name]) for name, path in figures.items()],
         more_tables=made[_AFTER:],
@@ -268,6 +277,9 @@ def facts(results: Results) -> list[tuple[str, str]]:
                 f"ended early: {', '.join(short[:_SHOWN_MISSING])}",
             )
         )
+    for name in ("code", "machine"):
+        if made := dict.fromkeys(bounded(run.about[name], 1000) for run in runs if name in run.about):
+            found.append((name, "; or ".join(made)))
     if results.missing:
         names = [
             f"{arm} seed {seed}" + ("" if step is None else f" (at epoch {step})")
@@ -277,3 +289,9 @@ def facts(results: Results) -> list[tuple[str, str]]:
         text = ", ".join(names) + (f" and {more} more" if more else "")
         found.append(("NOT finished, left out", text))
     return found
+
+
+def shared_settings(results: Results) -> str:
+    """The settings that differ from the defaults in every run, one a line."""
+    runs = [bounded(run.about.get("settings") or "", 16_000).split("\n") for run in results.all_runs()]
+    return "\n".join(line for line in runs[0] if all(line in of for of in runs))

@@ -59,6 +59,8 @@ class Run:
       config: config.json, or {} if there is none.
       metrics: step to {name: finite number}, by ascending step; nulls are left out.
       timing: the records of timing.jsonl, numbers only, including the step.
+      about: what it was made with, see `publish.provenance.made_with`, at its last start; and "tasks", the
+        number of held-out tasks behind each share.  {} if it was not recorded.
       tasks: from each record of tasks.jsonl, the fields that are counted and drawn (full records may not fit
         in memory; `whole` reads them); "epoch" is the step of that epoch's metrics.
     """
@@ -69,6 +71,7 @@ class Run:
     metrics: Mapping[int, Mapping[str, float]]
     timing: Sequence[Mapping[str, float]]
     tasks: Sequence[Mapping[str, Any]]
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def series(self, name: str) -> dict[int, float]:
         """Step to value of one metric, by ascending step; {} if it was not recorded."""
@@ -120,6 +123,12 @@ class Run:
         )
 
     @property
+    def sizes(self) -> dict[str, float]:
+        """The number of held-out tasks behind each share, by the metric's name."""
+        found = self.about.get("tasks")
+        return numbers(found) if isinstance(found, Mapping) else {}
+
+    @property
     def accuracies(self) -> list[Metric]:
         """Those that are accuracies."""
         return [metric for metric in self.held_out if metric.name == "accuracy"]
@@ -163,13 +172,16 @@ def load_run(workdir: str | os.PathLike[str], tasks: bool = True) -> Run:
     if not metrics:
         raise ValueError(f"{path}: nothing recorded yet")
     config, timing = directory / "config.json", directory / "timing.jsonl"
+    times = list(iter_jsonl(timing)) if timing.is_file() else []
+    starts = [about for record in times if isinstance(about := record.get("about"), Mapping)]
     return Run(
         name=directory.resolve().name or str(directory),
         workdir=directory,
         config=read_json(config, "settings") if config.is_file() else {},
         metrics=metrics,
-        timing=[_with_step(r) for r in iter_jsonl(timing)] if timing.is_file() else [],
+        timing=list(map(_with_step, times)),
         tasks=_read_tasks(directory / "tasks.jsonl") if tasks else [],
+        about=dict(collections.ChainMap(*reversed(starts))),
     )
 
 

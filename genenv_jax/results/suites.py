@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,11 +59,13 @@ class Results:
       suite: its settings.
       runs: arm to {seed: run} for arms with at least one, in the suite's order; runs' tasks are not read.
       missing: (arm, seed, last epoch or None) of the unfinished runs.
+      configs: arm to all settings of its runs, see `Plan`.
     """
 
     suite: Suite
     runs: Mapping[str, Mapping[int, Run]]
     missing: Sequence[tuple[str, int, int | None]]
+    configs: Mapping[str, Mapping[str, Any]]
 
     def all_runs(self) -> list[Run]:
         """Every finished run, arm by arm."""
@@ -185,7 +187,7 @@ def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
                 missing.append((arm, seed, progress(directory)[0]))
     if not runs:
         raise ValueError(f"{workdir}: no run is finished yet, so there is nothing to report")
-    return Results(plan.suite, runs, missing)
+    return Results(plan.suite, runs, missing, plan.configs)
 
 
 def _check_curve(run: Run, suite: Suite) -> None:

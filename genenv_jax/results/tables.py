@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,9 @@ from genenv_jax.results.contrasts import (
     main_contrasts,
     secondary_contrasts,
 )
-from genenv_jax.results.runs import P_HAT, Run
+from genenv_jax.results.runs import P_HAT, Run, p_hat_of
 from genenv_jax.results.suites import COSTS, CVAR_SHARE, DIVERSITY, Results
-from genenv_jax.results.untrusted import table_cell
+from genenv_jax.results.untrusted import bounded, table_cell
 from genenv_jax.run.metrics import number
 
 _CONTRAST = (
@@ -60,23 +61,31 @@ def headline(run: Run) -> Table:
 
     Accuracies, success rates and shares are fractions, lengths are tokens.
     """
+    attempted = [task["epoch"] for task in run.tasks if p_hat_of(task) is not None]
+    asked = list(run.series("generated/count").values())
     rows = [
         *(start_end(run, str(m), f"accuracy, {m.split}, {m.mode}") for m in run.accuracies),
-        start_end(run, "generated/p_hat_mean", f"{P_HAT} of generated tasks"),
+        start_end(
+            run,
+            "generated/p_hat_mean",
+            f"{P_HAT} of generated tasks",
+            n=attempted.count(max(attempted, default=0)),
+        ),
         _in_band(run),
-        start_end(run, "generated/valid_share", "valid share of generations"),
+        start_end(run, "generated/valid_share", "valid share of generations", n=asked[-1] if asked else 0),
         start_end(run, "agent/response_length_mean", "response length (tokens)", 1),
         start_end(run, "generated/task_length_mean", "task length (tokens)", 1),
         *(
-            (label, "", start_end(run, name, label, 0)[2], "")
+            (label, "", "", start_end(run, name, label, 0)[3], "")
             for name, label in (
                 ("rollouts/total", "rollouts"),
                 ("tokens/total", "tokens processed"),
             )
         ),
-        ("minutes", "", "-" if run.minutes is None else f"{run.minutes:,.1f}", ""),
+        ("minutes", "", "", "-" if run.minutes is None else f"{run.minutes:,.1f}", ""),
     ]
-    return Table("Start and end", ("quantity", "start", "end", "change"), rows)
+    notes = "n: tasks behind a share; of generated tasks those of the last epoch."
+    return Table("Start and end", ("quantity", "n", "start", "end", "change"), rows, notes)
 
 
 def strata(run: Run) -> Table:
@@ -86,26 +95,32 @@ def strata(run: Run) -> Table:
         for metric in run.held_out
         if metric.name != "accuracy"
     ]
-    header = ("split / mode / stratum", "start", "end", "change")
+    header = ("split / mode / stratum", "n", "start", "end", "change")
     return Table("Held-out score by stratum", header, rows)
 
 
-def start_end(run: Run, name: str, label: str, digits: int = 3) -> tuple[str, str, str, str]:
-    """First and last recorded value of a metric and their difference, as text; "-" if there is none."""
-    values = list(run.series(name).values())
+def start_end(
+    run: Run, name: str, label: str, digits: int = 3, n: float = 0
+) -> tuple[str, str, str, str, str]:
+    """First and last recorded value of a metric and their difference, as text; "-" if there is none.
+
+    n: tasks behind a share; 0: those that the run recorded, if any.
+    """
+    values, n = list(run.series(name).values()), n or run.sizes.get(name, 0)
+    tasks = f"{n:,.0f}" if n else ""
     if not values:
-        return label, "-", "-", "-"
+        return label, tasks, "-", "-", "-"
     start, end = values[0], values[-1]
-    return label, f"{start:,.{digits}f}", f"{end:,.{digits}f}", f"{end - start:+,.{digits}f}"
+    return label, tasks, f"{start:,.{digits}f}", f"{end:,.{digits}f}", f"{end - start:+,.{digits}f}"
 
 
-def _in_band(run: Run) -> tuple[str, str, str, str]:
+def _in_band(run: Run) -> tuple[str, str, str, str, str]:
     series = run.series("generated/p_hat_mean")
     inside = [step for step, p_hat in series.items() if run.in_band(p_hat)]
     first = f" (first: epoch {inside[0]})" if inside else ""
     text = f"{len(inside)} of {len(series)}{first}" if series and run.band else "-"
     band = "[{:.3g}, {:.3g}]".format(*run.band) if run.band else "band"
-    return f"epochs with {P_HAT} in {band}", "", text, ""
+    return f"epochs with {P_HAT} in {band}", "", "", text, ""
 
 
 # -- of an evaluation ------------------------------------------------------------------------------------
@@ -159,6 +174,7 @@ def suite_tables(results: Results) -> list[Table]:
     made = [
         _headline(results),
         _main(results),
+        _arms(results),
         _secondary(results),
         _exploratory(results),
         _gains(results),
@@ -227,6 +243,16 @@ def _headline(results: Results) -> Table:
         iqm = f"{statistics.interquartile_mean(values):.3f}"
         rows.append((name, str(len(results.runs[name])), first, iqm, *rest))
     return dataclasses.replace(table, header=(arm, "seeds", auc, "IQM of it", *others), rows=rows)
+
+
+def _arms(results: Results) -> Table:
+    configs = results.configs.values()
+    rows = [
+        (key, *(bounded(json.dumps(config.get(key)), 200) for config in configs))
+        for key in sorted(set().union(*configs))
+    ]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
+    return Table("What the arms change", ("setting", *results.configs), rows)
 
 
 def _gains(results: Results) -> Table:

@@ -41,14 +41,21 @@ class MetricWriter(JsonLines):
         self._tracker = None if read_only else tracker
         self._last_step = None if read_only else self._read_last_step()
 
-    def write(self, step: int, scalars: Mapping[str, Any], tables: Tables | None = None) -> None:
-        """Appends `{"step": step, **scalars}`.
+    def write(
+        self,
+        step: int,
+        scalars: Mapping[str, Any],
+        tables: Tables | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Appends `{"step": step, **scalars, **more}`.
 
         Args:
           step: number of completed epochs; larger than every step already in the file.
           scalars: name to a number, or to a NumPy or JAX array of shape ().  NaN and infinities are
             written as null, and their names are listed under "nonfinite".
           tables: for the tracker only.
+          more: not for the tracker; values of JSON.
         Raises:
           TypeError: a value is not a real scalar.
           ValueError: the step is not larger than the last one.
@@ -58,7 +65,7 @@ class MetricWriter(JsonLines):
             raise ValueError(f"{self.path} already holds step {self._last_step}; cannot write step {step}")
         numbers = {name: _scalar(name, value) for name, value in scalars.items()}
         nonfinite = sorted(name for name, x in numbers.items() if not math.isfinite(x))
-        record = numbers | dict.fromkeys(nonfinite) | {"step": int(step)}
+        record = numbers | dict.fromkeys(nonfinite) | {"step": int(step)} | dict(more or {})
         self.append([record | ({"nonfinite": nonfinite} if nonfinite else {})])
         self._last_step = int(step)
         if self._tracker is not None:

@@ -93,6 +93,7 @@ class Session:
       begun: what the parts of an epoch had stored in the checkpoint within it from which the run goes on, by
         name; else empty.
       within: functions by which the parts of the current epoch store their state in such a checkpoint.
+      about: what pages say of the run beside its numbers; goes with the next line of timing.jsonl.
     """
 
     files: RunFiles
@@ -116,6 +117,7 @@ class Session:
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self.begun: Mapping[str, Any] = {}
         self.within: dict[str, Callable[[], Any]] = {}
+        self.about: dict[str, Any] = {}
         self._saved = time.monotonic()
         self._progress = Progress(0, silent=not processes.is_writer())
         self._stack = contextlib.ExitStack()
@@ -266,7 +268,8 @@ class Session:
         self.files.metrics.write(self.finished, metrics, self._tables)
         self._tables = {}
         timing = self._clock.lap(self.rollouts)
-        self.files.timing.write(self.finished, timing)
+        self.files.timing.write(self.finished, timing, more={"about": self.about} if self.about else {})
+        self.about = {}
         rate = timing.get("rollouts_per_second")
         shown = cells(metrics) | {"roll/s": "" if rate is None else f"{rate:,.{0 if rate >= 10 else 1}f}"}
         self._progress.epoch_done(self.finished, shown)

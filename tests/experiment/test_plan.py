@@ -7,7 +7,6 @@ import pytest
 from genenv_jax.config import default_config, flatten
 from genenv_jax.experiment.plan import (
     DONE,
-    arm_differences,
     compare_or_store,
     make_plan,
     nested,
@@ -225,17 +224,6 @@ def test_a_stored_suite_is_read_as_if_it_had_been_run_here(tmp_path):
     one, other = load_results(plan, tmp_path), load_results(stored, tmp_path)
     assert (one.horizon, one.missing, one.scores) == (other.horizon, other.missing, other.scores)
     compare_or_store(stored, tmp_path)
-
-
-def test_what_the_arms_change():
-    arms = {"a": {}, "b": {"simulator.train": False, "benchmark.max_depth": 3}, "c": {}}
-    found = arm_differences(make_plan(fake_suite(**arms)))
-    assert found == {
-        "a": {"simulator.train": "true"},
-        "b": {"simulator.train": "false", "benchmark.max_depth": "3"},
-        "c": {},
-    }
-    assert list(found) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ def test_without_a_repository_the_message_names_what_is_missing(install, tmp_pat
     # A folder of its name without __init__.py is not the package.
     (tmp_path / "library" / "genenv_jax").mkdir(parents=True)
     result = install({})
-    assert result.returncode == 1 and "or set REPOSITORY" in result.stderr
+    assert result.returncode == 1 and "no address to clone it from" in result.stderr
+    assert "into REPOSITORY in this cell, or upload a wheel" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -1,4 +1,4 @@
-"""The notebooks: whole, free of outputs, and what they name exists."""
+"""The notebooks: whole, with the outputs of their own code or none, and what they name exists."""
 
 import ast
 import importlib
@@ -11,7 +11,22 @@ import pytest
 from genenv_jax.benchmarks.registry import check_options
 from genenv_jax.config import flatten, validate
 from genenv_jax.experiment.plan import load_config, make_plan
-from tests.notebooks.stored import NAMES, ROOT, cell, parameters, read, sources
+from tests.notebooks.stored import (
+    EXECUTED,
+    NAMES,
+    ROOT,
+    addressed,
+    cell,
+    digest,
+    parameters,
+    read,
+    repository,
+    shown,
+    sources,
+)
+
+# A path from the root of a file system, or a user at a host.
+PLACE = re.compile(r"(?<![\w.~/<:])/(?:[\w.-]+/)+[\w.-]+|[A-Z]:\\|\w+@[\w-]+:")
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +35,49 @@ def _in_the_repository(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_valid_and_without_outputs(name):
+def test_valid(name):
     notebook = read(name)
     nbformat.validate(notebook)
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
     for c in notebook.cells:
         assert c.source.strip(), c.id
-        if c.cell_type == "code":
-            assert c.outputs == [] and c.execution_count is None, c.id
+    assert addressed(read(name), name) == notebook  # `python -m tests.notebooks` writes the address
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_are_those_of_the_code(name):
+    notebook = read(name)
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    if name not in EXECUTED:
+        assert all(c.outputs == [] and c.execution_count is None for c in cells)
+        return
+    assert notebook.metadata["executed"] == digest(notebook), "run: python -m tests.notebooks"
+    assert [c.execution_count for c in cells] == list(range(1, len(cells) + 1))
+    assert all(output.output_type != "error" for c in cells for output in c.outputs)
+    assert sum("image/png" in output.get("data", {}) for c in cells for output in c.outputs) > 5
+    for text in shown(notebook):  # nothing of the machine that ran it
+        assert not PLACE.search(text), PLACE.search(text)[0]
+
+
+def test_places_are_found():
+    for text in ("File /root/x.py", "'/tmp/a/b'", "=/home/me/runs", "me@host:~", "C:\\Users"):
+        assert PLACE.search(text), text
+    for text in ("runs/notebooks/a", "~/.cache/x/y", "https://a.org/b/c", "</td></tr>"):
+        assert not PLACE.search(text), text
+
+
+def test_the_notebooks_are_small():
+    assert sum(path.stat().st_size for path in (ROOT / "notebooks").iterdir() if path.is_file()) < 1.5e6
+
+
+def test_the_address_of_the_repository_comes_from_one_place():
+    text = "cff-version: 1.2.0\nrepository-code: https://github.com/a/b\n"
+    assert (repository(text), repository("# repository-code: none")) == ("https://github.com/a/b", "")
+    with_address = addressed(read("smollm2"), "smollm2", "https://github.com/a/b")
+    title, install = (c.source for c in with_address.cells[:2])
+    assert "colab.research.google.com/github/a/b/blob/main/notebooks/smollm2.ipynb)\n\n# " in title
+    assert 'os.environ.get("GENENV_REPOSITORY", "https://github.com/a/b")' in install
+    assert addressed(with_address, "smollm2", "") == addressed(read("smollm2"), "smollm2", "")
 
 
 @pytest.mark.parametrize("name", NAMES)

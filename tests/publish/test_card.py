@@ -3,7 +3,9 @@
 import hashlib
 import html
 import subprocess
+import sys
 
+import jax
 import pytest
 import yaml
 from huggingface_hub import ModelCard
@@ -53,6 +55,23 @@ def test_a_card_says_where_tools_are_shown(make):
     assert "tools stand in the text" in make()["card"]
     shown = make(tools="in the chat template, calls of the form hermes")["card"]
     assert "tools are given to it as its `tools`" in shown and "--tool-call-parser" in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["/v/python3", "-m", "genenv_jax.main", "--a=b c"], "python3 -m genenv_jax.main '--a=b c'"),
+        (["/v/python3", "/v/genenv", "train", "--key=sk-1234567"], "genenv train --key=($OPENAI_API_KEY)"),
+    ],
+)
+def test_what_a_page_says_of_the_command(tmp_path, monkeypatch, given, shown):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567")
+    monkeypatch.setattr(sys, "orig_argv", given)
+    config = validate(toy_config(tmp_path / "cache", {"seed": 3}))
+    made = provenance.made_with(config, jax.devices()[:1])
+    assert made["command"] == shown and made["machine"].startswith("1 × cpu, ")
+    assert "config.seed = 3  (default: 0)" in made["settings"].splitlines()
+    assert f"jax {jax.__version__}" in made["code"]
 
 
 def test_the_scores_are_those_of_metrics(make):

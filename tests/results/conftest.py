@@ -4,9 +4,9 @@ import contextlib
 import io
 
 import pytest
-from matplotlib.figure import Figure
 
 from genenv_jax import report
+from genenv_jax.results import figures
 from genenv_jax.results.pages import write_suite_page
 from genenv_jax.results.runs import load_run
 from genenv_jax.results.suites import load_results, run_dir
@@ -41,9 +41,9 @@ def reported(workdir, tmp_path_factory):
 @pytest.fixture
 def saved(monkeypatch):
     """Name to figure, of what is drawn but, to save time, not rendered."""
-    figures = {}
-    monkeypatch.setattr(Figure, "savefig", lambda self, path, **_: figures.update({path.stem: self}))
-    return figures
+    made = {}
+    monkeypatch.setattr(figures, "_write", lambda figure, path: made.update({path.stem: figure}))
+    return made
 
 
 @pytest.fixture(scope="session")

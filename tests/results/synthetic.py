@@ -132,7 +132,8 @@ class Page(html.parser.HTMLParser):
     def check_harmless(self, images, scripts=0):
         """Shows the text of `ATTACK` and does nothing of what it says."""
         names = [tag for tag, _ in self.tags]
-        assert not {"link", "iframe", "object", "svg", "a"} & set(names)
+        assert not {"link", "iframe", "object", "svg"} & set(names)
+        assert {attrs["href"] for tag, attrs in self.tags if tag == "a"} <= {"#tasks"}
         counts = tuple(names.count(name) for name in ("style", "img", "script"))
         assert counts == (1, images, scripts)
         assert all(data == SCRIPT for tag, data in self.text if tag == "script")

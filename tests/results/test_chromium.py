@@ -121,8 +121,10 @@ def test_generations_are_filtered(tmp_path):
     append(workdir, "tasks", hostile(generation(3, 99, "duplicate"), "x"))
     run = load_run(workdir)
     page = write_run_page(run, {}, tmp_path / "page.html")
-    steps = """return [set("epoch", "2"), set("verdict", "accepted"), set("phat", "0.5", "low"),
-        set("phat", "0.6", "high"), shown("article").length];"""
+    steps = """
+        page.querySelector('a[data-to="2"]').click();
+        return [page.querySelector("output").textContent, set("verdict", "accepted"),
+        set("phat", "0.5", "low"), set("phat", "0.6", "high"), shown("article").length];"""
     found, console = visit(page, steps)
     second = [task for task in run.tasks if task["epoch"] == 2]
     rates = [task["p_hat"] for task in second if task["verdict"] == "accepted"]

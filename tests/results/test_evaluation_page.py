@@ -37,7 +37,7 @@ def cells_of(page):
 
 def test_numbers_are_there_and_bars_are_shares(page_of):
     metrics = {
-        "eval/test/greedy/accuracy": {"value": 0.25, "low": 0.1, "high": 0.4},
+        "eval/test/greedy/accuracy": {"value": 0.25, "low": 0.1, "high": 0.4, "tasks": 1200},
         "eval/test/sampled/accuracy": {"value": 0.5},
         "eval/test/greedy/again/accuracy": {"value": 0.0},
         "eval/test/greedy/a_length": {"value": 31.5},
@@ -48,12 +48,19 @@ def test_numbers_are_there_and_bars_are_shares(page_of):
     page = page_of(metrics, about=ABOUT | {"grammar": "put in/on"})
     assert cells_of(page) == [
         *("benchmark", "b", "model", "m", "grammar", "put in/on"),
-        *("accuracy", "0.250 [0.100, 0.400]", "0.500", "again/accuracy", "0.000"),
+        *("accuracy", "1,200", "0.250 [0.100, 0.400]", "0.500", "again/accuracy", "0.000"),
         *("a_length", "31.500", "episode_timeout", "1", "errors", "1.000 [0.000, 3.000]"),
-        *("z_tokens", "12,345"),
+        *("z_tokens", "12,345", "all"),
     ]
     widths = [attrs["style"] for _, attrs in page.tags if "style" in attrs]
     assert widths == ["width:25.0%"]
+
+
+def test_what_it_was_made_with_is_at_the_top(page_of):
+    about = ABOUT | {"command": "genenv evaluate", "settings": "config.a = 1\nconfig.b = 2"}
+    page = page_of({}, about=about)
+    assert "commandgenenv evaluate" in page.within("td") and "config.a" not in page.within("td")
+    assert page.within("summary").startswith("2 settings differ from the defaults")
 
 
 def test_verdicts_say_why(page_of):
@@ -123,9 +130,9 @@ def test_thousands_of_long_answers_give_a_bounded_page(page_of):
     assert "of 600 tasks are on this page" in page.within("p")
 
 
-def test_each_split_has_a_table(page_of):
+def test_each_split_has_a_table_the_main_one_first(page_of):
     splits = {f"eval/{split}/greedy/accuracy": {"value": 0.5} for split in ("b", "a")}
-    assert page_of(splits).within("h3") == "ab"
+    assert page_of(splits).within("h3") == "ba"
 
 
 def test_text_of_a_model_is_shown_and_does_nothing(page_of):

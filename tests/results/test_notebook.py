@@ -1,5 +1,6 @@
 """What the notebooks call."""
 
+import base64
 import os
 import signal
 import subprocess
@@ -7,9 +8,11 @@ import sys
 import time
 
 import pytest
+from PIL import Image
 
 from genenv_jax.results import notebook
 from genenv_jax.results.answers import read_answers
+from genenv_jax.results.html import DPI
 from tests.commands import ROOT
 from tests.results.synthetic import Page, append, generation, hostile, run_of
 
@@ -22,8 +25,17 @@ def test_parts_of_a_run():
     texts = [data for tag, data in page.text if tag == "pre"]
     assert texts[::4] == [tasks[k]["text"] for k in (1, 5, 9)]
     table = Page(notebook.rejection_table(run_of(*tasks)))
-    assert table.within("td") == "duplicate10.083" and table.within("b") == "duplicate"
+    assert table.within("td") == "all121.000duplicate10.083" and table.within("b") == "duplicate"
     assert "not recorded" in notebook.texts_by_success(run_of())
+
+
+def test_a_figure(tmp_path):
+    found = {"p_hat": tmp_path / "p_hat.png"}
+    Image.new("1", (5 * DPI, 10)).save(found["p_hat"])
+    data, metadata = notebook.figure(found, "p_hat")._repr_mimebundle_()
+    assert base64.b64decode(data["image/png"]) == found["p_hat"].read_bytes()
+    assert metadata["image/png"]["width"] == 5 * 108  # points are 1/72 inch: 8 of them are 12 pixels
+    assert notebook.figure(found, "solved").data == "solved: not recorded"
 
 
 def test_answers_are_compared():
@@ -35,6 +47,7 @@ def test_answers_are_compared():
     page = Page(notebook.compare_answers(before, after, {"c": "the task c"}, shown=1))
     numbers = [data for tag, data in page.text if tag == "td" and data.strip()]
     assert numbers == [
+        *("all", "5", "1.000"),
         *("learnt", "2", "0.400"),
         *("lost", "1", "0.200"),
         *("never solved", "1", "0.200"),
@@ -63,7 +76,6 @@ def test_text_of_models_is_shown_and_does_nothing():
         "task.seed_id": notebook.texts_by_success(run),
         "rejected.detail": notebook.rejection_table(run),
         "answer.reason": notebook.compare_answers(answers, answers, hostile({"t": ""}, "prompt")),
-        "figure": notebook.figure({}, hostile("", "figure")),
     }
     for place, text in pages.items():
         page = Page(text)

@@ -39,6 +39,25 @@ def test_it_shows_all_generations_with_what_they_are_filtered_by(run, page_of):
     assert rates == [task["p_hat"] for task in run.tasks]
 
 
+def test_what_it_was_made_with_is_at_the_top(tmp_path):
+    append(tmp_path, "metrics", {"step": 1})
+    first = {"command": "genenv train a", "code": "jax 1", "tasks": {"eval/t/greedy/accuracy": 7}}
+    again = {"command": "genenv train b", "settings": "config.seed = 1"}
+    append(tmp_path, "timing", {"step": 0, "about": first}, {"step": 1, "about": again}, {"step": 2})
+    run = load_run(tmp_path)
+    assert run.about == first | again and run.sizes == {"eval/t/greedy/accuracy": 7}
+    page = Page(write_run_page(run, {}, tmp_path / "page.html").read_text("utf-8"))
+    assert page.within("td").startswith("epochs1commandgenenv train bcodejax 1")
+    assert page.within("summary").startswith("1 setting differs from the defaults")
+
+
+def test_an_epoch_leads_to_its_tasks(run, page_of):
+    page = page_of(run)
+    links = [attrs["data-to"] for tag, attrs in page.tags if tag == "a"]
+    assert links == sorted({str(task["epoch"]) for task in run.tasks}, key=int)
+    assert any(attrs.get("id") == "tasks" for tag, attrs in page.tags if tag == "h2")
+
+
 def test_where_the_time_went(page_of):
     timing = [{"seconds/eval": 3.0, "seconds/total": 5.0, "seconds/generate": 2.0}] * 2
     page = page_of(run_of(timing=[*timing, {"programs/compiled": 4.0}]))
@@ -92,7 +111,8 @@ def test_a_page_of_many_long_generations_is_bounded(page_of):
 
 def test_tables_strata_rejections_and_configuration(run, page_of):
     page = page_of(run)
-    assert "quickstart · benchmark embedded · seed 0 · 8 of 8 epochs" in page.within("p")
+    assert page.within("h1") == "GenEnv: quickstart"
+    assert page.within("td").startswith("benchmarkembeddedseed0epochs8 of 8")
     assert "in_distribution/greedy/depth_2" in page.within("td")
     cells = [data for tag, data in page.text if tag == "td"]
     for verdict in {task["verdict"] for task in run.tasks}:

@@ -4,8 +4,9 @@ import dataclasses
 
 from matplotlib import image as matplotlib_image
 
-from genenv_jax.results.pages import facts, write_suite_page
+from genenv_jax.results.pages import facts, shared_settings, write_suite_page
 from genenv_jax.results.suites import load_results, run_dir
+from genenv_jax.results.tables import suite_tables
 from tests.experiment.fake_main import accuracy_alone, write_run
 from tests.experiment.suites import fake_plan
 
@@ -56,6 +57,26 @@ def test_what_the_numbers_rest_on(results):
     )
     said = dict(facts(unfinished))["NOT finished, left out"]
     assert said.startswith("c seed 0 (at epoch 2), c seed 1, ") and said.endswith(" and 11 more")
+
+
+def test_what_the_runs_were_made_with(results):
+    runs = {
+        arm: {
+            seed: dataclasses.replace(
+                run,
+                about={"code": f"jax {seed % 2}", "settings": f"config.a = 1\nconfig.seed = {seed}"},
+            )
+            for seed, run in of.items()
+        }
+        for arm, of in results.runs.items()
+    }
+    settings = {arm: {"a": 1, "simulator.train": arm != "random"} for arm in runs}
+    made = dataclasses.replace(results, runs=runs, configs=settings)
+    assert dict(facts(made))["code"] == "jax 0; or jax 1"
+    assert shared_settings(made) == "config.a = 1"
+    (table,) = (table for table in suite_tables(made) if table.title == "What the arms change")
+    assert table.header == ("setting", "co-evolved", "random", "static")
+    assert table.rows == [("simulator.train", "true", "false", "true")]
 
 
 def test_a_run_that_shortens_the_comparison_is_pointed_out(tmp_path):

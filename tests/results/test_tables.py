@@ -1,6 +1,7 @@
 """Contrasts, tables and CSV files: the numbers are those of the runs."""
 
 import csv
+import dataclasses
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ from genenv_jax.results.suites import load_results, run_dir
 from genenv_jax.results.tables import evaluation_summary, headline, runs_csv, suite_tables
 from tests.experiment.fake_main import accuracy_alone, write_lines, write_run
 from tests.experiment.suites import fake_plan
-from tests.results.synthetic import run_of
+from tests.results.synthetic import generation, run_of
 
 KEY = "in_distribution/sampled"
 
@@ -115,33 +116,39 @@ def test_known_numbers():
         config={"curriculum": {"alpha": 0.5, "k_min": 0.1}},
         metrics={
             0: {sampled: 0.25, greedy: 0.5},
-            1: {p_hat: 0.138, valid: 0.5},
+            1: {p_hat: 0.138, valid: 0.5, "generated/count": 64},
             2: {p_hat: 0.6, "rollouts/total": 1024},
             3: {sampled: 0.375, greedy: 0.45, p_hat: 0.4, valid: 0.875}
             | {"rollouts/total": 4096, "tokens/total": 70_000},
         },
         timing=[{"seconds/a": 30, "seconds/b": 60, "seconds/total": 91}],
     )
+    tasks = [generation(2, 0, p_hat=0.5), *(generation(3, k, p_hat=0.4) for k in range(2))]
+    run = dataclasses.replace(
+        run, tasks=[*tasks, generation(3, 2, "duplicate")], about={"tasks": {greedy: 1200}}
+    )
     assert headline(run).markdown().splitlines() == [
         "## Start and end",
         "",
-        "| quantity | start | end | change |",
-        "| --- | ---: | ---: | ---: |",
-        "| accuracy, test, greedy | 0.500 | 0.450 | -0.050 |",
-        "| accuracy, test, sampled | 0.250 | 0.375 | +0.125 |",
-        "| p̂ of generated tasks | 0.138 | 0.400 | +0.262 |",
-        "| epochs with p̂ in [0.4, 0.6] |  | 2 of 3 (first: epoch 2) |  |",
-        "| valid share of generations | 0.500 | 0.875 | +0.375 |",
-        "| response length (tokens) | - | - | - |",
-        "| task length (tokens) | - | - | - |",
-        "| rollouts |  | 4,096 |  |",
-        "| tokens processed |  | 70,000 |  |",
-        "| minutes |  | 1.5 |  |",
+        "| quantity | n | start | end | change |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| accuracy, test, greedy | 1,200 | 0.500 | 0.450 | -0.050 |",
+        "| accuracy, test, sampled |  | 0.250 | 0.375 | +0.125 |",
+        "| p̂ of generated tasks | 2 | 0.138 | 0.400 | +0.262 |",
+        "| epochs with p̂ in [0.4, 0.6] |  |  | 2 of 3 (first: epoch 2) |  |",
+        "| valid share of generations | 64 | 0.500 | 0.875 | +0.375 |",
+        "| response length (tokens) |  | - | - | - |",
+        "| task length (tokens) |  | - | - | - |",
+        "| rollouts |  |  | 4,096 |  |",
+        "| tokens processed |  |  | 70,000 |  |",
+        "| minutes |  |  | 1.5 |  |",
+        "",
+        "n: tasks behind a share; of generated tasks those of the last epoch.",
     ]
 
 
 def test_without_a_configuration_there_is_no_band():
-    assert "| epochs with p̂ in band |  | - |  |" in headline(run_of()).markdown()
+    assert "| epochs with p̂ in band |  |  | - |  |" in headline(run_of()).markdown()
 
 
 def share(value, low, high, tasks):

@@ -53,4 +53,12 @@ function setUp(browser) {
   filter();
 }
 
+for (const link of document.querySelectorAll("[data-set]")) {
+  link.addEventListener("click", () => {
+    const control = document.querySelector(`select[data-of="${link.dataset.set}"]`);
+    control.value = link.dataset.to;
+    control.dispatchEvent(new Event("change"));
+  });
+}
+
 document.querySelectorAll(".browser").forEach(setUp);
