@@ -37,7 +37,7 @@ class SimulatorConfig(PlayerConfig):
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
       kl_cap: largest KL of one update, in nats a token, over the current simulator's own texts; 0: no cap.
-        .01 is 1 to 2 nats a task; the paper caps each step and gives no value.
+        .01 is 1 to 2 nats a task; the paper gives no value.
     """
 
     train: bool = True
