@@ -45,7 +45,6 @@ OPTIONS = {
     "schedule": {
         "optimizer.warmup_steps": 3,
         "optimizer.decay_steps": 40,
-        "optimizer.decay": "linear",
         "optimizer.b2": 0.95,
         "memory.moments": "bfloat16",
     },

@@ -91,9 +91,14 @@ _STUDIES = {
     "steering": (
         {
             **{name: ARMS[name] | _STEEP for name in ("hindsight", "asked", "random", "paper", "oracle")},
+            # Does the number in the prompt matter?
+            "random-rate": ARMS["asked"] | {"simulator.random_rates": 1.0} | _STEEP,
             "rwr-skills": ARMS["rwr-4"] | {"simulator.success_rate_over": "skill"} | _STEEP,
         },
-        (*(("hindsight", name) for name in ("random", "paper", "asked")), ("asked", "random")),
+        (
+            *(("hindsight", name) for name in ("random", "paper", "asked")),
+            *(("asked", name) for name in ("random", "random-rate")),
+        ),
         "random",
     ),
     "losses": (

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from optax.contrib import MuonDimensionNumbers
 
-from genenv_jax.settings import Settings, choice, within
+from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params, PRNGKey
 
 
@@ -20,15 +20,14 @@ class OptimizerConfig(Settings):
 
     Attributes:
       warmup_steps: steps n of a linear warm-up: the first has 1/n of the learning rate, the last all of it.
-      decay_steps: steps, those of the warm-up included, after which the learning rate is 0; 0: no decay.
-      decay: its shape, "cosine" or "linear".
+      decay_steps: steps, those of the warm-up included, after which the learning rate has followed a cosine
+        to 0; 0: no decay.
       b2: share of the second moment that a step keeps.
       weight_decay: of AdamW.
     """
 
     warmup_steps: int = within(0, 0)
     decay_steps: int = within(0, 0)
-    decay: str = choice("cosine", "linear")
     b2: float = within(0.999, 0, 0.999999)
     weight_decay: float = within(0.01, 0)
 
@@ -48,7 +47,7 @@ class OptimizerConfig(Settings):
             if not self.decay_steps:
                 return warm
             left = 1 - jnp.clip((count - peak) / (self.decay_steps - peak), 0.0, 1.0)
-            return warm * (left if self.decay == "linear" else (1 - jnp.cos(jnp.pi * left)) / 2)
+            return warm * (1 - jnp.cos(jnp.pi * left)) / 2
 
         return rate if self.warmup_steps or self.decay_steps else learning_rate
 

@@ -30,11 +30,13 @@ class SimulatorConfig(PlayerConfig):
       method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean;
         "hindsight": every attempted task under a prompt that asks for the success rate it turned out to have,
         while new tasks are asked for at α (`trainers.simulator.Hindsight`).
+      random_rates: share of the contexts that ask for a random rate where rates are asked for, so that the
+        simulator learns what they mean.
       coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
       kl_cap: largest KL of one update, in nats a token, over the current simulator's own texts; 0: no cap.
-        .01 is 1 to 2 nats a task; the paper caps each step and gives no value.
+        .01 is 1 to 2 nats a task; the paper gives no value.
     """
 
     train: bool = True
@@ -43,6 +45,7 @@ class SimulatorConfig(PlayerConfig):
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task", "skill")
     method: str = choice("rwr", "grpo", "hindsight")
+    random_rates: float = within(0.1, 0, 1)
     coverage: float = within(0.0, 0)
     mixture: float = within(0.0, 0, 1)
     kl_coef: float = within(0.01, 0)

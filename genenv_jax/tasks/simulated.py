@@ -26,8 +26,6 @@ from genenv_jax.tasks.seeds import SeedTasks, SuccessRecords
 from genenv_jax.tasks.sources import TaskSource
 from genenv_jax.typing import WarmUp
 
-# Share of the contexts that ask for a random success rate, so that the simulator learns what the rate means.
-_EXPLORED = 0.1
 # How much of the gap between an epoch's mean success rate and α the next epoch asks for in addition.
 _CORRECTION = 0.5
 _ROUNDS = 50  # most passes over all seeds to reach a given number of static tasks
@@ -113,8 +111,8 @@ class SimulatorTasks(TaskSource):
         draws = self._session.rng(Stream.ASKED, epoch)
         # Tenths, so that their mean is what is asked for.
         tenths = np.floor(10 * self._asked + draws.random(len(seeds)))
-        explored = draws.permutation(len(seeds))[: math.ceil(_EXPLORED * len(seeds))]
-        tenths[explored] = draws.integers(11, size=len(explored))
+        count = math.ceil(self._simulator.config.random_rates * len(seeds))
+        tenths[draws.permutation(len(seeds))[:count]] = draws.integers(11, size=count)
         return [SeedStatistics.asked(k / 10) for k in tenths]
 
     def _correct(self, batch: TaskBatch) -> None:

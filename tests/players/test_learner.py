@@ -332,18 +332,17 @@ def test_optimizer(grad_clip, norm):
     np.testing.assert_allclose(mu["b"], [-0.08 * norm], atol=1e-6)
 
 
-COSINE = [(1 + np.cos(np.pi * n / 9)) / 2 for n in range(1, 10)]
+NINTHS, QUARTERS = ([(1 + np.cos(np.pi * n / of)) / 2 for n in range(1, of)] for of in (9, 4))
 
 
 @pytest.mark.parametrize(
     ("settings", "rates"),
     [
-        ((4, 12), [0.25, 0.5, 0.75, 1.0, *COSINE, 0.0]),
-        ((4, 12, "linear"), [0.25, 0.5, 0.75, 1.0, *(n / 9 for n in range(8, -1, -1)), 0.0]),
-        ((0, 4, "linear"), [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
-        ((1, 4, "linear"), [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
+        ((4, 12), [0.25, 0.5, 0.75, 1.0, *NINTHS, 0.0, 0.0]),
+        ((0, 4), [1.0, *QUARTERS, 0.0, 0.0]),
+        ((1, 4), [1.0, *QUARTERS, 0.0, 0.0]),
         ((4, 4), [0.25, 0.5, 0.75, 1.0, 0.0]),
-        ((4, 0, "linear"), [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]),
+        ((4, 0), [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]),
     ],
 )
 @pytest.mark.parametrize("moments", ["float32", "bfloat16"])

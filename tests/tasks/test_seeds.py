@@ -1,12 +1,18 @@
 """Which seeds come up when, and what is remembered of them."""
 
+import functools
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
 from genenv_jax.benchmarks.success_record import ALIKE, ASKED, OWN, RECENT, success_record
+from genenv_jax.players.simulator import SimulatorConfig
+from genenv_jax.run.streams import rng
 from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks, SuccessRecords
+from genenv_jax.tasks.simulated import SimulatorTasks
 from tests.toy import Toy
 
 
@@ -122,3 +128,17 @@ def test_the_prompt_asks_for_a_success_rate():
     assert asked == SeedStatistics(10, 3, ASKED) and asked.success_rate == 0.3
     said = success_record(asked, who="assistant", what="question")
     assert said == "Write a question of which the assistant would solve 3 of 10 attempts."
+
+
+@pytest.mark.parametrize(("share", "random"), [(0.0, 0), (0.0004, 1), (0.1, 220), (1.0, 2200)])
+def test_a_share_of_the_prompts_asks_for_a_random_rate(share, random):
+    """Rounded up, and uniform over the tenths that a prompt can say; the others ask for α."""
+    simulator = SimpleNamespace(config=SimulatorConfig(method="hindsight", random_rates=share))
+    session = SimpleNamespace(rng=functools.partial(rng, 0))
+    source = SimulatorTasks(None, None, simulator, 0.5, Toy(), None, None, "proven", session)
+    said = [s.successes for s in source._statistics(0, seeds(2200))]
+    counts = np.bincount(said, minlength=11)
+    others = np.delete(counts, 5)
+    assert counts.sum() == 2200 and random * 0.75 <= others.sum() <= random
+    if share == 1:
+        assert counts.min() > 150 and counts.max() < 250
