@@ -82,7 +82,7 @@ from genenv_jax.cli import find_config
 from genenv_jax.experiment.plan import load_config
 from ml_collections import ConfigDict
 for name in sys.argv[1:]:
-    config = load_config(name + (":map" if name.endswith("studies.py") else ""), name)
+    config = load_config(name + (":steering" if name.endswith("studies.py") else ""), name)
     assert isinstance(config, ConfigDict)
 print(load_config.__code__.co_filename)
 """

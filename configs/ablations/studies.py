@@ -1,6 +1,6 @@
 """Smaller studies of the curriculum, each an experiment suite.
 
-    genenv experiment --config=configs/ablations/studies.py:map --workdir=runs/map
+    genenv experiment --config=configs/ablations/studies.py:steering --workdir=runs/steering
 
 batch     updates of Random's agent: how many groups, informative ones or any, and at what learning rate
 steering  a simulator that is asked for a success rate, where seed tasks are far too hard
@@ -8,27 +8,11 @@ range     what keeps the simulator's tasks varied: more weight for rare skills, 
           a share of tasks from the initial simulator, or one pass; compared with tasks that the benchmark
           draws at the depths that the agent solves half of the time
 losses    the agent's losses and advantages on Random's tasks
-map       GenEnv and Random with seed tasks of other depths: the benefit of training the simulator depends on
-          what the frozen one writes
 """
 
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
 from genenv_jax.experiment.plan import default_suite
 from genenv_jax.rl.losses import LOSSES
-
-# Frequencies of depths 1 to 6 among the seeds.
-_SEEDS = {
-    "single": (0.9, 0.1, 0.0, 0.0, 0.0, 0.0),
-    "shallow": (0.6, 0.4, 0.0, 0.0, 0.0, 0.0),
-    "three": (0.3, 0.4, 0.3, 0.0, 0.0, 0.0),
-    "four": (0.2, 0.3, 0.3, 0.2, 0.0, 0.0),
-    "easy": (0.4, 0.3, 0.15, 0.08, 0.05, 0.02),
-    "middle": (0.0, 0.0, 0.5, 0.5, 0.0, 0.0),
-    "ends": (0.5, 0.0, 0.0, 0.0, 0.0, 0.5),
-    "mixed": (0.17, 0.17, 0.17, 0.17, 0.16, 0.16),
-    "deepest": (0.0, 0.0, 0.0, 0.0, 0.3, 0.7),
-}
-_PAIR = ("genenv", "random")
 
 
 def _update(groups: str, size: int, rate: float) -> dict[str, object]:
@@ -109,15 +93,6 @@ _STUDIES = {
         (("gspo", "grpo"),),
         "grpo",
     ),
-    "map": (
-        {
-            f"{name}-{seeds}": ARMS[name] | {"benchmark.seed_depths": depths}
-            for seeds, depths in _SEEDS.items()
-            for name in _PAIR
-        },
-        tuple((f"genenv-{seeds}", f"random-{seeds}") for seeds in _SEEDS),
-        "random-mixed",
-    ),
 }
 
 
@@ -128,7 +103,6 @@ def get_config(arg: str = ""):
     suite = default_suite(arms, EQUAL_ROLLOUTS)
     suite.contrasts, suite.threshold_arm = contrasts, threshold_arm
     # Settings are chosen on other random seeds than those of the reported results.
-    seeds = {"map": range(200, 204), "steering": range(400, 416)}
-    suite.seeds = tuple(seeds.get(arg, (0, 1)))
+    suite.seeds = tuple(range(400, 416)) if arg == "steering" else (0, 1)
     suite.jobs = 2
     return suite

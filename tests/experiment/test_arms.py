@@ -12,7 +12,7 @@ from tests.experiment.suites import parsed
 
 SUITES = {
     **{f"suite.py{argument}": f"suite.py{argument}" for argument in ("", ":growth", ":quick")},
-    **{name: f"studies.py:{name}" for name in ("batch", "range", "map", "steering")},
+    **{name: f"studies.py:{name}" for name in ("batch", "range", "steering")},
 }
 TUNING = ("batch", "range")
 
