@@ -62,7 +62,7 @@ OPTIONS = {
     },
     "all weights wait in host memory": {"memory.offload": "phase"},
     "a limit that is passed within the epoch": {"rollouts": 80},
-    "episodes": EPISODES,
+    "episodes": EPISODES | {"agent.batch_size": 4},
 }  # fmt: skip
 
 
