@@ -52,7 +52,7 @@ def test_the_command_reports_what_is_there(tmp_path, main):
     for name, gain in (("co-evolved", 0.3), ("random", 0.2)):
         for seed in (0, 1):
             write_run(run_dir(workdir, name, seed), gain, seed)
-    result = commands.call(
+    result = commands.command(
         "experiment",
         f"--config={tmp_path / 'suite.py'}",
         "--config.seeds=(0,1)",
