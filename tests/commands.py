@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUICK = "--config=configs/quickstart.py"
 
 # The programs of tests are many and run briefly: what counts is how fast they are compiled.
-COMPILE_FAST = "--xla_backend_optimization_level=0"
+COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 if importlib.metadata.version("jax") < "0.11":  # a flag that XLA does not know ends the process
     COMPILE_FAST += " --xla_cpu_use_fusion_emitters=false"
 

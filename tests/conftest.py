@@ -29,7 +29,7 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Whole runs, which take longest: they begin first, so that no process waits for them in the end.
 _FIRST = (
     *("test_executed", "test_processes", "test_coevolve", "test_commands", "test_options"),
-    "test_guide",
+    *("test_guide", "test_documented", "test_kill", "test_warm_start"),
 )
 
 
@@ -104,6 +104,15 @@ def _made_models(tmp_path_factory):
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
     (root / "models").mkdir(exist_ok=True)
     return root / "models"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_programs(_made_models):
+    """Processes that tests start share what XLA has compiled, also with this one where it uses `cache`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(_made_models / "xla"))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+        yield
 
 
 @pytest.fixture(scope="module")

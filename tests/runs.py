@@ -15,6 +15,7 @@ from genenv_jax.players import build, learner, optimizer
 from genenv_jax.run.timing import Compilations
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import warm_start
+from genenv_jax.trainers.agent import AgentTrainer
 
 FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
 
@@ -68,29 +69,31 @@ def toy_config(cache_dir, overrides=None):
     return config
 
 
-STEPS = ("make_grpo_step", "make_rwr_step", "make_supervised_step")
+_STEPS = {
+    name: functools.cache(getattr(learner, name))
+    for name in ("make_grpo_step", "make_rwr_step", "make_supervised_step")
+}
+_make_optimizer = functools.cache(optimizer.make_optimizer)
 
 
 @contextlib.contextmanager
 def shared_steps():
-    """Within it the runs of a process share their update steps, as they do the sampler's programs.
+    """Within it all runs of this process share their update steps, as they do the sampler's programs.
 
     For equal settings a step is one jitted function.  Most of the time of a short run is its tracing.
     """
-    make_optimizer = functools.cache(optimizer.make_optimizer)
     with contextlib.ExitStack() as stack:
-        for name in STEPS:
-            shared = functools.cache(getattr(learner, name))
+        for name, shared in _STEPS.items():
             stack.enter_context(mock.patch.object(learner, name, shared))
         for module in (build, warm_start):
-            stack.enter_context(mock.patch.object(module, "make_optimizer", make_optimizer))
+            stack.enter_context(mock.patch.object(module, "make_optimizer", _make_optimizer))
         yield
 
 
 def forget_steps():
     """The next run within `shared_steps` has update steps of its own."""
-    for name in STEPS:
-        getattr(learner, name).cache_clear()
+    for shared in _STEPS.values():
+        shared.cache_clear()
 
 
 class Compiled:
@@ -133,6 +136,35 @@ def run(cache, workdir, **overrides):
     experiment = Coevolution(validate(toy_config(cache, overrides)), pathlib.Path(workdir))
     experiment.run()
     return experiment
+
+
+OFTEN = {"checkpoint.minutes": 1e-9}  # one after every batch
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill():
+    raise Killed
+
+
+def struck(cache, workdir, place, how, **settings):
+    """A run to which `how` happens in the batch `place`, (epoch, first task); all batches that it begins."""
+    play, begun = AgentTrainer._play, []
+
+    def striking(self, epoch, start, *rest):
+        begun.append((epoch, start))
+        if begun[-1] == place:
+            how()
+        play(self, epoch, start, *rest)
+
+    with mock.patch.object(AgentTrainer, "_play", striking):
+        try:
+            run(cache, workdir, **settings)
+        except (Killed, SystemExit):
+            assert begun[-1] == place
+    return begun
 
 
 def params(experiment, player):

@@ -50,29 +50,13 @@ from tests.runs import lines
         ("main", ["--config=quickstart"], "quickstart: no such file; .*configs/quickstart.py"),
         ("main", ["--confg=x"], r"--confg is not a flag; did you mean --config\?$"),
         ("main", ["--config=configs/quickstart.py:fast"], "takes no argument"),
-        (
-            "main",
-            ["configs/bfcl.py", QUICK],
-            "unexpected argument 'configs/bfcl.py': expected one config",
-        ),
-        (
-            "main",
-            ["configs/quick.py"],
-            "quick.py: no such file; did you mean configs/quickstart.py",
-        ),
+        ("main", ["configs/bfcl.py", QUICK], "unexpected argument 'configs/bfcl.py': expected one config"),
+        ("main", ["configs/quick.py"], "quick.py: no such file; did you mean configs/quickstart.py"),
         ("evaluate", [QUICK, "--endpoint=localhost:1"], "expected a base URL"),
         ("evaluate", [QUICK, "--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         ("evaluate", [QUICK, "--endpoint=http://h/v1", "--model=x"], "expected one of them"),
-        (
-            "evaluate",
-            [QUICK, "--run=runs/a", "--model=x"],
-            "--model and --run are both given: expected",
-        ),
-        (
-            "evaluate",
-            [QUICK, "--run=/no/run"],
-            "--run=/no/run: expected a finished run, there is no agent",
-        ),
+        ("evaluate", [QUICK, "--run=runs/a", "--model=x"], "--model and --run are both given: expected"),
+        ("evaluate", [QUICK, "--run=/no/run"], "--run=/no/run: expected a finished run, there is no agent"),
         ("evaluate", [QUICK, "--endpoint_budget=9"], "endpoint_budget=9: .*--endpoint beside it"),
         ("evaluate", [QUICK, "--config.evaluation.sampled=-1"], "sampled = -1: expected between 0"),
         (
@@ -317,14 +301,6 @@ SHORT = [
 ]
 
 
-def programs(directory):
-    """The environment of processes that share what they compile, as those of a suite do."""
-    return {
-        "JAX_COMPILATION_CACHE_DIR": str(directory / "programs"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
-    }
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """One epoch of it."""
@@ -335,7 +311,6 @@ def finished(tmp_path_factory):
         f"--workdir={directory / 'run'}",
         "--config.epochs=1",
         f"--config.model.make.cache_dir={directory / 'models'}",
-        **programs(directory),
     )
     assert result.returncode == 0, result.stderr
     return directory
@@ -417,8 +392,7 @@ def test_evaluate_scores_an_exported_player(finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "page",
-    ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))],
+    "page", ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
 )
 def test_the_files_of_a_page_and_its_commands_exist(page):
     """Links, targets of make, and modules; commands in blocks are run in tests/documented."""

@@ -73,8 +73,7 @@ def test_a_buffer_is_the_template_of_the_transcript(trained):
             tokens = rollouts.completion(i, j).content
             loss_mask = rollouts.loss_mask[i, j, : len(tokens)]
             written = np.split(
-                np.array(tokens)[loss_mask],
-                np.flatnonzero(np.diff(np.flatnonzero(loss_mask)) > 1) + 1,
+                np.array(tokens)[loss_mask], np.flatnonzero(np.diff(np.flatnonzero(loss_mask)) > 1) + 1
             )
             plain = [x[: -(x[-1] in agent.model.eos_ids) or None].tolist() for x in written]
             if plain != own or not all(x[-1] == agent.model.eos_ids[0] for x in written):

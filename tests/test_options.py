@@ -5,77 +5,97 @@ import numpy as np
 import optax
 import pytest
 
+from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.players import learner, player
 from genenv_jax.rl import rwr
 from genenv_jax.sampling.engine import Engine
-from tests.runs import assert_close, contents, lines, params, run, same, toy_config
+from tests.runs import (
+    EPISODES,
+    OFTEN,
+    assert_close,
+    contents,
+    kill,
+    lines,
+    params,
+    run,
+    same,
+    struck,
+    toy_config,
+)
 
-# Beyond `epochs`, each of these exercises one option.
+# Beyond `epochs`, each of these exercises an option, or several that meet nowhere.
 OPTIONS = {
-    "policy gradient": {"simulator.method": "grpo"},
+    "policy gradient": {"simulator.method": "grpo", "agent.update_epochs": 2},
     "hindsight": {
-        "simulator.method": "hindsight",
-        "simulator.mixture": 0.25,
-        "simulator.variations": 4,
+        "simulator.method": "hindsight", "simulator.mixture": 0.25, "simulator.variations": 4,
         "simulator.coverage": 0.5,
     },
-    "success rates of skills": {"simulator.success_rate_over": "skill"},
-    "coverage": {"simulator.coverage": 0.5},
-    "grown": {"curriculum.growth.share": 0.5},
-    "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},
+    "tasks of all kinds": {
+        "agent.base_share": 0.2, "curriculum.growth.share": 0.5, "evaluation.reroll": 4,
+        "simulator.mixture": 0.25, "verification.near_duplicate": 0.8, "verification.pool_epochs": 2,
+    },
+    "success rates of skills": {
+        "simulator.success_rate_over": "skill", "simulator.coverage": 0.5, "agent.replay_share": 0.4,
+        "verification.admit": "parsed",
+    },
     "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
-    "informative": {"agent.groups": "informative"},
+    "informative groups, of which some wait": {"agent.groups": "informative"},
     "static": {"tasks.source": "static", "tasks.count": 10},
     "static variations": {"tasks.source": "static"},
     "teacher": {"tasks.source": "teacher", "tasks.count": 9},
     "oracle": {"tasks.source": "oracle"},
-    "replayed": {"agent.replay_share": 0.4},
-    "rerolled": {"evaluation.reroll": 3},
-    "response buckets": {"limits.response_buckets": (3, 12)},
-    "all that parse": {"verification.admit": "parsed"},
-    "trainer's log-probs": {"model.dtype": "bfloat16", "agent.update_epochs": 2},
-    "trainer's log-probs, policy gradient": {
-        "model.dtype": "bfloat16",
-        "simulator.method": "grpo",
-        "simulator.mixture": 0.5,
-    },
-    "schedule": {
-        "optimizer.warmup_steps": 3,
-        "optimizer.decay_steps": 40,
-        "optimizer.b2": 0.95,
+    "trainer's log-probs, another schedule": {
+        "model.dtype": "bfloat16", "agent.update_epochs": 2, "optimizer.warmup_steps": 3,
+        "optimizer.decay_steps": 40, "optimizer.b2": 0.95,
         "memory.moments": "bfloat16",
     },
+    "trainer's log-probs, policy gradient": {
+        "model.dtype": "bfloat16", "simulator.method": "grpo", "simulator.mixture": 0.5,
+    },
     "narrow operands": {"model.matmul_dtype": "bfloat16"},
-}
-FAST = ("mixture, policy gradient", "hindsight")
+    "adapters that wait in host memory": {
+        "lora.rank": 4, "agent.learning_rate": 1e-2, "memory.offload": "phase",
+        "memory.moments": "bfloat16",
+    },
+    "all weights wait in host memory": {"memory.offload": "phase"},
+    "a limit that is passed within the epoch": {"rollouts": 80},
+    "episodes": EPISODES | {"agent.batch_size": 4},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in OPTIONS]
+    "name", [n if n == "hindsight" else pytest.param(n, marks=pytest.mark.slow) for n in OPTIONS]
 )
-def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, name):
-    whole = run(cache, tmp_path / "whole", epochs=2, **OPTIONS[name])
-    run(cache, tmp_path / "parts", epochs=1, **OPTIONS[name])
-    parts = run(cache, tmp_path / "parts", epochs=2, **OPTIONS[name])
+def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, monkeypatch, name):
+    """Killed in the second batches of both epochs, and in the first after an epoch's checkpoint."""
+    if name == "episodes":
+        monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.toy", "Talking"))
+    settings = {"epochs": 2} | OPTIONS[name]
+    whole = run(cache, tmp_path / "whole", **settings)
+    batch = settings.get("agent.batch_size", 8)
+    for place in ((0, batch), (1, 0), (1, batch)):
+        begun = struck(cache, tmp_path / "parts", place, kill, **settings, **OFTEN)
+        assert begun[-1] == place or name.startswith("a limit")
+    parts = run(cache, tmp_path / "parts", **settings)  # which writes none itself
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
     for role in ("agent", "simulator"):
-        assert same(params(whole, role), params(parts, role))
+        assert same(*(getattr(e, role).state for e in (whole, parts)))
     last = lines(tmp_path / "whole")[-1]
     assert all(np.isfinite(value) for value in last.values() if value is not None)
     assert last["generated/distinct_signatures"] >= 1 and last["generated/difficulty_sd"] >= 0
-    fresh = OPTIONS[name].get("tasks.source", "simulator") == "simulator"
-    start = jax.device_get(whole.agent.reference.params)
-    assert not same(params(whole, "agent"), start)
+    fresh = settings.get("tasks.source", "simulator") == "simulator"
     # Which of the two updates ran shows in its metrics.
-    policy_gradient = OPTIONS[name].get("simulator.method") == "grpo"
+    policy_gradient = settings.get("simulator.method") == "grpo"
     assert ("simulator/clip_share" in last) is policy_gradient
     assert ("simulator/update_kl" in last) is (fresh and not policy_gradient)
     assert whole.simulator.trained is fresh
-    if fresh:
-        assert not same(params(whole, "simulator"), start)
+    if "lora.rank" not in settings:
+        start = jax.device_get(whole.agent.reference.params)
+        assert not same(params(whole, "agent"), start)
+        assert not fresh or not same(params(whole, "simulator"), start)
 
 
 def test_both_players_have_the_configured_optimiser(cache, tmp_path):
@@ -118,13 +138,16 @@ def test_log_probs_of_the_trainer_are_the_samplers_but_for_rounding(cache, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["rwr", "grpo"])
 def test_narrow_batches_learn_the_same(cache, tmp_path, method):
-    """Completions without their padding: the same run but for rounding, in fewer tokens' time."""
-    options = {"simulator.method": method, "agent.groups": "informative"}
+    """Completions without their padding: the same run but for rounding, compiled ahead for all widths."""
+    options = {"simulator.method": method, "simulator.variations": 2, "agent.groups": "informative"}
     wide = run(cache, tmp_path / "wide", epochs=1, **options)
-    narrow = run(cache, tmp_path / "narrow", epochs=1, **options, **{"limits.response_buckets": (3, 8, 16)})
+    narrow = run(cache, tmp_path / "narrow", epochs=1, **options, **{"limits.response_buckets": (3, 12)})
     assert_close(wide, narrow, atol=2e-4)
+    (epoch,) = lines(tmp_path / "narrow", "timing.jsonl")[1:]
+    assert epoch["programs/compiled"] == epoch["programs/loaded"] == 0
 
 
+@pytest.mark.slow
 def test_mixture_has_texts_of_both_writers(cache, tmp_path):
     overrides = {"simulator.mixture": 0.5, "simulator.learning_rate": 0.1, "simulator.kl_cap": 0.0}
     experiment = Coevolution(validate(toy_config(cache, overrides)), tmp_path)
@@ -149,7 +172,7 @@ def test_all_rollouts_are_counted(cache, tmp_path):
     totals = {}
     group = toy_config(cache).agent.group_size
     for name in ("all", "informative"):
-        run(cache, tmp_path / name, epochs=3, **{"agent.groups": name})
+        run(cache, tmp_path / name, epochs=2, **{"agent.groups": name})
         epochs = lines(tmp_path / name)[1:]
         tasks = np.cumsum([line["agent/tasks"] for line in epochs])
         assert [line["rollouts/total"] for line in epochs] == [n * group for n in tasks]
@@ -159,8 +182,11 @@ def test_all_rollouts_are_counted(cache, tmp_path):
     assert len(set(totals.values())) == 1
 
 
-@pytest.mark.parametrize("method", ["rwr", "grpo", "hindsight"])
-@pytest.mark.parametrize("mixture", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("method", "mixture"),
+    [("rwr", 0.5)]
+    + [pytest.param(*c, marks=pytest.mark.slow) for c in (("rwr", 0.0), ("grpo", 0.5), ("hindsight", 0.5))],
+)
 def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture):
     """Those of every program that was run: once where texts are sampled or scored, three times in a step.
 

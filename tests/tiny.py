@@ -79,11 +79,7 @@ def write_tokenizer(
 
 
 FAMILIES = {
-    "qwen2": {
-        "architectures": ["Qwen2ForCausalLM"],
-        "use_sliding_window": False,
-        "bos_token_id": None,
-    },
+    "qwen2": {"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": False, "bos_token_id": None},
     "qwen3": {
         "architectures": ["Qwen3ForCausalLM"],
         "use_sliding_window": False,
@@ -223,10 +219,7 @@ def write_weights(
         part = {key: tensors[key] for key in keys[n::shards]}
         save_tensors(path / name, part)
         weight_map |= dict.fromkeys(part, name)
-    index = {
-        "metadata": {"total_size": sum(x.nbytes for x in tensors.values())},
-        "weight_map": weight_map,
-    }
+    index = {"metadata": {"total_size": sum(x.nbytes for x in tensors.values())}, "weight_map": weight_map}
     (path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 

@@ -59,11 +59,7 @@ TASK = seed_task("parallel")
 
 
 def test_tally_counts_every_class_of_disagreement():
-    cases = [
-        tally.Case("a", TASK, "yes"),
-        tally.Case("a", TASK, "no"),
-        tally.Case("b", TASK, "maybe"),
-    ]
+    cases = [tally.Case("a", TASK, "yes"), tally.Case("a", TASK, "no"), tally.Case("b", TASK, "maybe")]
     counted = tally.Tally()
     counted.run(
         cases,
@@ -72,13 +68,7 @@ def test_tally_counts_every_class_of_disagreement():
     )
     counted.add(cases[0], tally.Verdict(True, "", 1), tally.Verdict(True, "", 2))
     outcomes = (tally.BOTH, tally.NEITHER, tally.OFFICIAL, tally.OURS, tally.OTHER)
-    assert [counted.total(outcome) for outcome in outcomes] == [
-        1,
-        1,
-        0,
-        1,
-        1,
-    ] and counted.total() == 4
+    assert [counted.total(outcome) for outcome in outcomes] == [1, 1, 0, 1, 1] and counted.total() == 4
     assert counted.classes[tally.OURS, "wrong", ""] == {"b": 1}
     text = counted.table()
     assert "| b | 1 | 0 | 0 | 0 | 1 | 0 |" in text and "| all | 4 | 1 | 1 | 0 | 1 | 1 |" in text

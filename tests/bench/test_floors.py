@@ -4,13 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from floors import (
-    attention_flops,
-    decode_step_bytes,
-    head_flops,
-    parameters,
-    work_flops,
-)
+from floors import attention_flops, decode_step_bytes, head_flops, parameters, work_flops
 from workloads import SIZES, Work, huggingface_config
 
 from genenv_jax.models.config import TransformerConfig
@@ -60,8 +54,7 @@ def test_a_forward_pass_is_what_xla_counts():
 
 
 @pytest.mark.parametrize(
-    "work",
-    [WORK, pytest.param(dataclasses.replace(WORK, prompt=96, new=64), marks=pytest.mark.slow)],
+    "work", [WORK, pytest.param(dataclasses.replace(WORK, prompt=96, new=64), marks=pytest.mark.slow)]
 )
 def test_an_update_is_three_forward_passes(work):
     params, batch = shapes(work)

@@ -24,10 +24,7 @@ def draw(rng: random.Random) -> Room:
     thing = rng.choice(sorted(kinds.FLAGS[chore.flag] if chore.flag else kinds.OBJECTS))
     holds = sorted(place for place, things in kinds.HOLDS.items() if thing in things)
     place = "desklamp" if task == "light" else rng.choice(holds)
-    of_place = [
-        rng.choice(sorted(kinds.LAMP_PLACES)) if task == "light" else place,
-        rng.choice(holds),
-    ]
+    of_place = [rng.choice(sorted(kinds.LAMP_PLACES)) if task == "light" else place, rng.choice(holds)]
     # Sometimes what the chore needs is not there.
     if chore.tools and rng.random() < 0.95:
         of_place.append(chore.tools[0])
@@ -185,10 +182,7 @@ def drawn(benchmark: ALFWorld, count: int, rng: random.Random) -> Iterator[tuple
     for number in range(count):
         room = draw(rng)
         outcome = benchmark.parse(json.dumps(room), seeds[number % len(seeds)], f"g{number}", 0)
-        yield (
-            room,
-            outcome if isinstance(outcome, Rejection) else (benchmark.verify(outcome) or outcome),
-        )
+        yield (room, outcome if isinstance(outcome, Rejection) else (benchmark.verify(outcome) or outcome))
 
 
 def spoiled(found: list[Room], count: int, rng: random.Random) -> Iterator[tuple[str, str, str]]:

@@ -21,10 +21,7 @@ def executing() -> Iterator[None]:
     """BFCL's calls are executed by these classes."""
     names = (f"{backends._PACKAGE}.{name}" for name in ("gorilla_file_system", "math_api"))
     modules = dict.fromkeys(names, sys.modules[__name__])
-    with (
-        mock.patch.object(backends, "is_installed", lambda: True),
-        mock.patch.dict(sys.modules, modules),
-    ):
+    with mock.patch.object(backends, "is_installed", lambda: True), mock.patch.dict(sys.modules, modules):
         yield
 
 

@@ -159,11 +159,7 @@ def _conversation(name: str, number: int) -> tuple[dict[str, Any], list[list[str
     A file is made, and shown; `cat` is announced only after it was asked for where functions are missing.
     """
     city = _CITIES[number]
-    requests = [
-        f"Make a file named {city}.",
-        f"Work in {city}: look around.",
-        f"Show {city}'s notes.",
-    ]
+    requests = [f"Make a file named {city}.", f"Work in {city}: look around.", f"Show {city}'s notes."]
     calls = [[f"touch('{city}')"], ["cd('work')", "ls()"], ["cd('..')", "cat('notes')"]]
     turns: list[list[dict]] = [[{"role": "user", "content": request}] for request in requests]
     record = {

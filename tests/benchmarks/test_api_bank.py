@@ -464,9 +464,7 @@ def test_gold_answers_earn_full_reward_and_come_back_from_their_text(loaded, spl
 
 def test_a_level_on_both_sides_is_divided_by_dialogue(api_bank_dir):
     benchmark = APIBank(
-        data_dir=api_bank_dir,
-        seed_splits=["level-1-api", "level-1-response"],
-        eval_splits=["level-1-api"],
+        data_dir=api_bank_dir, seed_splits=["level-1-api", "level-1-response"], eval_splits=["level-1-api"]
     )
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     shown = {task.answer["sample"] for task in held_out}

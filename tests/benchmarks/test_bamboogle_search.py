@@ -13,10 +13,7 @@ from genenv_jax.benchmarks.base import Task
 from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_bamboogle import ONE_HOP, TASK
 
-SEARCHES = [
-    "<search>Who wrote The Long Walk Home?</search>",
-    "<search>Where was Ann Miller born?</search>",
-]
+SEARCHES = ["<search>Who wrote The Long Walk Home?</search>", "<search>Where was Ann Miller born?</search>"]
 
 
 @pytest.fixture(scope="module")

@@ -62,10 +62,7 @@ def _written(*turns, state=None):
     """A generation over the small classes."""
     config = dict(SCENARIO["config"]) if state is None else state
     return json.dumps(
-        {
-            "state": config,
-            "turns": [{"request": request, "calls": calls} for request, calls in turns],
-        }
+        {"state": config, "turns": [{"request": request, "calls": calls} for request, calls in turns]}
     )
 
 

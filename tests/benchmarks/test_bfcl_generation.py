@@ -55,10 +55,7 @@ def test_structured_reference_values_are_checked_as_bfcl_checks_them(benchmark):
 
 
 def test_elements_of_arrays_are_checked_one_by_one(benchmark):
-    properties = {
-        "price": {"type": "float"},
-        "people": {"type": "array", "items": {"type": "dict"}},
-    }
+    properties = {"price": {"type": "float"}, "people": {"type": "array", "items": {"type": "dict"}}}
     parameters = {"type": "dict", "properties": properties, "required": ["price"]}
     tool = json.dumps([{"name": "order", "description": "", "parameters": parameters}])
     answer = "[order(price=5, people=[{'name': 'Ann'}, me])]"

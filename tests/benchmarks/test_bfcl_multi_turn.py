@@ -132,8 +132,7 @@ def test_hostile_answers_get_a_score_in_bounded_time(bounded, benchmark, text):
     for task in (turn(["touch(file_name='x')"]), conversation([["ls()"]])):
         assert not benchmark.score(task, text).success
     assert isinstance(
-        benchmark.parse(generation(answer=text), turn(["touch(file_name='x')"]), "g", 0),
-        Rejection | Task,
+        benchmark.parse(generation(answer=text), turn(["touch(file_name='x')"]), "g", 0), Rejection | Task
     )
 
 

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from genenv_jax.benchmarks import calls
 from genenv_jax.benchmarks.calls import form_of, read_calls, write_calls
 from genenv_jax.benchmarks.task import EMPTY, NOT_TEXT, TOO_DEEP, TOO_LONG, UNPARSABLE, Rejection
-from genenv_jax.benchmarks.tools import (
-    as_python,
-    json_schema,
-    read_tool_calls,
-    rewritten,
-    tools_message,
-)
+from genenv_jax.benchmarks.tools import as_python, json_schema, read_tool_calls, rewritten, tools_message
 
 F = '{"name": "f", "arguments": {"x": 1}}'
 G = '{"name": "g", "parameters": {"s": "a; b"}}'
@@ -59,10 +53,7 @@ FENCE, SINGLE, DOUBLE = "```", "'", '"'
         (f"<|tool_call|>[{F}, {G}]<|/tool_call|>", TWO),
         (f"<function_call> {F} <function_call> {G}", TWO),
         ("<|tool_call_start|>[f(x=1), g(s='a; b')]<|tool_call_end|>", TWO),
-        (
-            f"<|tool_call_start|>\n{FENCE}python\nf(x=1)\ng(\n  s='a; b'\n)\n{FENCE}\n<|tool_call_end|>",
-            TWO,
-        ),
+        (f"<|tool_call_start|>\n{FENCE}python\nf(x=1)\ng(\n  s='a; b'\n)\n{FENCE}\n<|tool_call_end|>", TWO),
         ('f\n{"x": 1}', ONE),
         (f"<|python_tag|>[{F.replace(DOUBLE, SINGLE)}]", ONE),
         ('{"name": "f", "arguments": {"x": 1,}}', ONE),

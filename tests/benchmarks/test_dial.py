@@ -165,10 +165,7 @@ _ONE_CALL = {"positions": 2, "max_depth": 1, "seed_depths": [1]}
         ({"eval_per_depth": 10**9}, "eval_per_depth = 1000000000"),
         ({"seed_depths": [float("nan")] + [1] * 5}, r"seed_depths = \[nan.*\]: expected freq"),
         ({"seed_depths": ["1"] * 6}, "seed_depths = .* expected frequencies"),
-        (
-            {"seed_depths": [0] * 6},
-            r"seed_depths = \[.*\]: expected frequencies, not all of them 0",
-        ),
+        ({"seed_depths": [0] * 6}, r"seed_depths = \[.*\]: expected frequencies, not all of them 0"),
         ({"misunderstood": 2}, r"misunderstood = 2: expected a number in \[0, 1\]"),
         ({"grasp": 0.95}, r"grasp = 0\.95: expected between 0 and 0\.9"),
         (_ONE_CALL, "num_seeds = 64: the world has too few"),
@@ -419,9 +416,9 @@ def test_accuracy_beyond_the_seeds():
 
 @pytest.fixture(scope="module")
 def demonstrations(small):
-    """4,000 pairs of each role."""
+    """2,000 pairs of each role."""
     pairs = Demonstrator(small).pairs(np.random.default_rng(0))
-    drawn = list(itertools.islice(pairs, 8000))
+    drawn = list(itertools.islice(pairs, 4000))
     return drawn[::2], drawn[1::2]
 
 
@@ -440,7 +437,7 @@ def test_nothing_held_out_is_demonstrated(small, demonstrations):
             task = small.task(program, id="", category="")
             assert small.canonical(task) not in small.held_out
             seen += 1
-    assert seen == 12_000
+    assert seen == 6_000
 
 
 def test_the_simulator_is_shown_valid_variations(small, demonstrations):
@@ -460,7 +457,7 @@ def test_the_simulator_is_shown_valid_variations(small, demonstrations):
     np.testing.assert_allclose(shares, (0.15, 0.25, 0.35, 0.25), atol=0.05)
     assert set(steps) == {-1, 0, 1, 2}
     assert set(contexts) == {"Solved", "Alike", "Recent"}
-    assert min(contexts.values()) > 4000 * 0.25
+    assert min(contexts.values()) > 2000 * 0.25
     # A rate is the demonstrator's on the seed: the longer the seed, the lower.
     known = [(calls, solved) for calls, solved in rates if solved >= 0]
     assert 0.05 < 1 - len(known) / len(rates) < 0.15
@@ -472,7 +469,7 @@ def test_a_share_of_the_prompts_may_ask_for_a_success_rate():
     """Then the task is of any depth, whatever the seed's, and harder the less often it is to be solved."""
     dial, asked, others = small_but(asked=0.4), collections.defaultdict(list), 0
     pairs = Demonstrator(dial).pairs(np.random.default_rng(0))
-    for messages, completion in itertools.islice(pairs, 1, 6000, 2):
+    for messages, completion in itertools.islice(pairs, 1, 3000, 2):
         statement, _, line = messages[-1]["content"].rpartition("\n")
         at, _, rate = line.partition(": ")
         if at == "Wanted":
@@ -480,7 +477,7 @@ def test_a_share_of_the_prompts_may_ask_for_a_success_rate():
             asked[int(rate.partition(" ")[0])].append((depth(parsed(dial, completion)), before))
         else:
             others += 1
-    assert others == pytest.approx(3000 * 0.6, rel=0.05) and set(asked) == set(range(11))
+    assert others == pytest.approx(1500 * 0.6, rel=0.05) and set(asked) == set(range(11))
     means = [np.mean([after for after, _ in asked[k]]) for k in (0, 5, 10)]
     assert means[0] > means[1] > means[2]
     assert abs(np.corrcoef(np.transpose(asked[5]))[0, 1]) < 0.3
@@ -531,14 +528,14 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
             at = result
     rows = np.array(rows, float)
     others, misunderstood = (rows[rows[:, 0] == which] for which in (0, 1))
-    assert len(misunderstood) > 4000
+    assert len(misunderstood) > 2000
     share = len(misunderstood) / len(rows)
     assert abs(share - len(wrong) / 12) < 0.03
     for part, columns in ((misunderstood, (1, 2)), (misunderstood, (3, 4)), (others, (1, 2))):
         expected, got = part[:, columns[0]].mean(), part[:, columns[1]].mean()
         assert abs(expected - got) < 0.02
     assert misunderstood[:, 2].mean() < 0.5 < misunderstood[:, 4].mean()
-    assert abs(renamed / 4000 - 0.2) < 0.04
+    assert abs(renamed / 2000 - 0.2) < 0.04
     assert set(depths) == set(range(1, 9))
     assert max(depths.values()) < 1.3 * min(depths.values())
 

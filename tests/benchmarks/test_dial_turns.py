@@ -502,10 +502,10 @@ def test_episodes_are_played(dial, task):
 
 @pytest.fixture(scope="module")
 def drawn(dial):
-    """What is misunderstood, and 3,000 episodes."""
+    """What is misunderstood, and 1,500 episodes."""
     demonstrator, rng = TurnsDemonstrator(dial), np.random.default_rng(0)
     wrong = demonstrator.misunderstandings(rng)
-    return wrong, [demonstrator.episode(rng, wrong) for _ in range(3000)]
+    return wrong, [demonstrator.episode(rng, wrong) for _ in range(1500)]
 
 
 def test_demonstrated_episodes(dial, drawn):

@@ -134,19 +134,13 @@ def test_valid_descriptions_stay_as_they_are():
     # A type below the levels that are checked.
     deep = {"type": "dict", "properties": {"y": {"type": "object"}}}
     tool = BOOK | {
-        "parameters": {
-            **BOOK["parameters"],
-            "properties": {"guests": {"type": "integer"}, "x": deep},
-        }
+        "parameters": {**BOOK["parameters"], "properties": {"guests": {"type": "integer"}, "x": deep}}
     }
     assert _read("bfcl", json.dumps([tool])).tools == (tool,)
 
 
 def test_api_bank_reads_json_schema():
-    properties = {
-        "far": {"type": "integer", "description": "In km."},
-        "places": {"type": "list(str)"},
-    }
+    properties = {"far": {"type": "integer", "description": "In km."}, "places": {"type": "list(str)"}}
     schema = {"type": "object", "properties": properties, "required": ["far"]}
     function = {"name": "Run", "description": "Runs.", "parameters": schema}
     listed = json.dumps([{"type": "function", "function": function}])

@@ -56,10 +56,7 @@ def test_bfcl_single_turns_come_back(bfcl_dir, tmp_path, template):
         lost = [name for name in expected if found[name] != expected[name]]
         # Java's mixed collections, which the template writes as strings, have no text for the decoder.
         assert len(lost) <= bool(template) and all(name.startswith("simple_java_") for name in lost)
-    for name in (
-        "non_live/BFCL_v4_simple_java_result.json",
-        "live/BFCL_v4_live_simple_result.json",
-    ):
+    for name in ("non_live/BFCL_v4_simple_java_result.json", "live/BFCL_v4_live_simple_result.json"):
         lines = (tmp_path / "True" / name).read_text().splitlines()
         assert set(json.loads(lines[0])) == {"id", "result"}
 

@@ -51,11 +51,7 @@ AROUND = {
         '{{"prompt": "{0}", "answer": "Velm"}}',
         '{{"prompt": "Which town is it?", "answer": {0}}}',
     ),
-    "dial": (
-        "add({0}, 5) = 8",
-        _DIAL + "Start at {0}. add 5.",
-        _DIAL + "Start at 3. add 5.\nCalls: {0}",
-    ),
+    "dial": ("add({0}, 5) = 8", _DIAL + "Start at {0}. add 5.", _DIAL + "Start at 3. add 5.\nCalls: {0}"),
     "dial_turns": ("1 add(3, 4)\n{0}", _DIAL + "{0}", _DIAL + "Start at 3. 1 add 4 [{0}]."),
     "gymnasium": ("open 1\n{0}", '{{"options": {{"doors": [{0}]}}}}', '{{"options": {0}}}'),
     "travelplanner": ('[{{"current_city": "{0}"}}]', '{{"query": "{0}"}}'),

@@ -7,13 +7,7 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.safe_parse import (
-    check_text,
-    parse_calls,
-    parse_json,
-    parse_literal,
-    unfenced,
-)
+from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json, parse_literal, unfenced
 
 
 @pytest.mark.parametrize("parser", [parse_calls, parse_json, parse_literal, check_text])

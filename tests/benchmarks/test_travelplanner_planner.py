@@ -158,10 +158,7 @@ def test_without_fitting_rows_there_is_no_plan(world):
     assert find_plan(query, more, world.database) is None  # too many cities
     # Legs of other days, or of none: two nights in each city.
     undated = [dataclasses.replace(leg, date="") for leg in reference.legs]
-    for dates, legs in (
-        (("2022-05-01",) * query.days, reference.legs),
-        (query.date, tuple(undated)),
-    ):
+    for dates, legs in ((("2022-05-01",) * query.days, reference.legs), (query.date, tuple(undated))):
         other = dataclasses.replace(reference, legs=legs)
         assert find_plan(dataclasses.replace(query, date=dates), other, world.database)
     no_way = [dataclasses.replace(leg, flights=(), drive=None) for leg in reference.legs]

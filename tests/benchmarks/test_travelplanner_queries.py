@@ -4,12 +4,7 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks.travelplanner.plans import (
-    NO_NAME,
-    before_parenthesis,
-    name_and_city,
-    route_of,
-)
+from genenv_jax.benchmarks.travelplanner.plans import NO_NAME, before_parenthesis, name_and_city, route_of
 from genenv_jax.benchmarks.travelplanner.queries import Gazetteer, Query, parse_query
 
 _STATES = {"Denver": "Colorado", "New York": "New York", "Aspen": "Colorado", "Reno": "Nevada"}

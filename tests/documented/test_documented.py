@@ -181,11 +181,7 @@ def test_commands(name, request, checkout):
     ran = set()
     for invocation in shown().values():
         # Some differ in the name of a model alone, and none of those models is here.
-        alike = (
-            invocation.program.split()[-1],
-            *sorted(place.arguments(invocation)),
-            invocation.stdin,
-        )
+        alike = (invocation.program.split()[-1], *sorted(place.arguments(invocation)), invocation.stdin)
         if name in kinds_of(invocation) and alike not in ran:
             ran.add(alike)
             try:

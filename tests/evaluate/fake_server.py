@@ -75,11 +75,7 @@ def completion(text, finish_reason="stop"):
         "created": 0,
         "model": "m",
         "choices": [
-            {
-                "index": 0,
-                "finish_reason": finish_reason,
-                "message": {"role": "assistant", "content": text},
-            }
+            {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": text}}
         ],
         "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
     }

@@ -76,12 +76,7 @@ class Scripted:
     transcripts = False
 
     def __init__(self, script, samples=1, max_concurrent=4, limit=10**6):
-        self.script, self.samples, self.max_concurrent, self.limit = (
-            script,
-            samples,
-            max_concurrent,
-            limit,
-        )
+        self.script, self.samples, self.max_concurrent, self.limit = (script, samples, max_concurrent, limit)
         self.sizes = []
 
     def answer(self, conversations, on_completion, turn=None):

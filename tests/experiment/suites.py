@@ -43,11 +43,7 @@ def parsed(*arguments):
     """The configuration that a command with these flags gets, as `genenv_jax.cli` defines --config."""
     values, command = flags.FlagValues(), ["command", *arguments]
     config = config_flags.DEFINE_config_file(
-        "config",
-        flag_values=values,
-        lock_config=False,
-        accept_new_attributes=True,
-        sys_argv=command,
+        "config", flag_values=values, lock_config=False, accept_new_attributes=True, sys_argv=command
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of ml_collections' import of a file

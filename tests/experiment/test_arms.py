@@ -76,10 +76,7 @@ def test_the_main_comparisons(name):
     assert flatten(whole.arms["random"].to_dict()) == ARMS["random"]
     assert len(whole.seeds) == 8  # fresh ones
     assert not set(whole.seeds) & {seed for study in TUNING for seed in suite(study).seeds}
-    assert len(whole.contrasts) >= 2 and {first for first, _ in whole.contrasts} <= {
-        "genenv",
-        "rwr-4",
-    }
+    assert len(whole.contrasts) >= 2 and {first for first, _ in whole.contrasts} <= {"genenv", "rwr-4"}
 
 
 def test_the_papers_arm_is_the_papers():

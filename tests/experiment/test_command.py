@@ -79,7 +79,7 @@ def test_the_command_reports_what_is_there(tmp_path, main):
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
     (tmp_path / "suite.py").write_text(SUITE)
     flag = "--config.overrides.curriculum.alpha=2"
-    result = commands.command(
+    result = commands.call(
         "experiment", f"--config={tmp_path / 'suite.py'}", f"--workdir={tmp_path / 'w'}", flag
     )
     assert result.returncode == 2, result.stderr
@@ -90,10 +90,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
 
 def test_without_a_suite_or_a_finished_run_there_is_nothing_to_do(tmp_path, main):
     code, said = main(None, tmp_path)
-    assert (code, said.err) == (
-        2,
-        "error: --config is missing: expected the configuration file of a suite\n",
-    )
+    assert (code, said.err) == (2, "error: --config is missing: expected the configuration file of a suite\n")
     code, said = main(fake_suite(), tmp_path, report_only=True)
     assert code == 2 and "no run is finished yet" in said.err
 

@@ -94,11 +94,7 @@ class Cluster:
         self.starts = 0
 
     def submit(
-        self,
-        script: pathlib.Path,
-        *arguments: str,
-        during: Callable | None = None,
-        **environment: str,
+        self, script: pathlib.Path, *arguments: str, during: Callable | None = None, **environment: str
     ) -> subprocess.CompletedProcess:
         """Runs a job to its end.
 

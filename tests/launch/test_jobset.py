@@ -12,8 +12,7 @@ from tests.launch import programs
 MANIFEST = ROOT / "launch/jobset.yaml"
 # | slice | ACCELERATOR | TOPOLOGY | HOSTS | CHIPS |
 ROWS = re.findall(
-    r"(?m)^\| (v\S+) \| (tpu-\S+) \| ([\dx]+) \| (\d+) \| (\d+) \|$",
-    (ROOT / "docs/launching.md").read_text(),
+    r"(?m)^\| (v\S+) \| (tpu-\S+) \| ([\dx]+) \| (\d+) \| (\d+) \|$", (ROOT / "docs/launching.md").read_text()
 )
 VALUES = {
     "NAME": "bfcl",

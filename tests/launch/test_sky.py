@@ -81,10 +81,7 @@ def test_the_program_takes_its_arguments(machine):
     module, name, *arguments = (machine.control / "arguments").read_text().splitlines()
     assert (module, name) == ("-m", "genenv_jax.main")
     workdir = f"{machine.bucket}/runs/first"
-    assert arguments[1:] == [
-        f"--workdir={workdir}",
-        f"--config.model.make.cache_dir={workdir}/models",
-    ]
+    assert arguments[1:] == [f"--workdir={workdir}", f"--config.model.make.cache_dir={workdir}/models"]
     assert (machine.control / "data").read_text().strip() == f"{machine.bucket}/data"
     assert programs.accepted(arguments) is False
 

@@ -192,13 +192,7 @@ def test_the_environment_reaches_the_program_and_no_log(cloud, tmp_path):
         ({}, {"create": [[1, "ERROR: Quota exceeded", ""]]}, 1, "Quota exceeded", ["create"]),
         ({}, {"create": [[1, "slow", "CREATING"]]}, 1, "slow", ["create", "delete"]),  # half made
         ({}, {"describe_error": "PERMISSION_DENIED"}, 1, "PERMISSION_DENIED", []),  # is no absence
-        (
-            {},
-            {"create": [[0, "", ""]], "queued": ["FAILED"]},
-            75,
-            "is FAILED",
-            ["create", "delete"],
-        ),
+        ({}, {"create": [[0, "", ""]], "queued": ["FAILED"]}, 75, "is FAILED", ["create", "delete"]),
         ({}, {"delete": [[1, "503"]]}, 1, "STILL EXISTS AND COSTS", ["create", *WHOLE, "delete"]),
     ],
 )

@@ -64,7 +64,12 @@ def plain(params):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"attention": "splash"}, {"attention": "cudnn"}, {"matmul_dtype": "bfloat16"}]
+    "changes",
+    [
+        pytest.param({"attention": "splash"}, marks=pytest.mark.slow),
+        {"attention": "cudnn"},
+        {"matmul_dtype": "bfloat16"},
+    ],
 )
 def test_scores_and_gradients(params, plain, changes):
     config, narrow = dataclasses.replace(CONFIG, **changes), "matmul_dtype" in changes

@@ -192,10 +192,7 @@ UP, V_BIAS = "model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.v_pr
         (lambda t: t.update({"model.layers.2.mlp.bias": t[Q]}), r"unexpected key model\.layers\.2"),
         (lambda t: t.pop("lm_head.weight"), r"missing key lm_head.weight; expected .* of shape \("),
         (lambda t: t.pop(V_BIAS), f"missing key {V_BIAS}"),
-        (
-            lambda t: t.update({Q: t[Q].astype(np.int8)}),
-            rf"{Q} has type I8; expected one of F32, BF16, F16",
-        ),
+        (lambda t: t.update({Q: t[Q].astype(np.int8)}), rf"{Q} has type I8; expected one of F32, BF16, F16"),
         (spoiled(np.float32, np.nan), rf"model\.safetensors: {Q} holds NaN or infinity"),
         (spoiled(np.float16, np.inf), rf"model\.safetensors: {Q} holds NaN or infinity"),
         (spoiled(ml_dtypes.bfloat16, -np.inf), rf"model\.safetensors: {Q} holds NaN or infinity"),

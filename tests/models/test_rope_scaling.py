@@ -105,10 +105,7 @@ def test_context_length(name, positions):
 @pytest.mark.parametrize(
     ("rope", "message"),
     [
-        (
-            {"rope_type": "dynamic", "factor": 2.0},
-            r"rope type 'dynamic' is not supported; .*'yarn'",
-        ),
+        ({"rope_type": "dynamic", "factor": 2.0}, r"rope type 'dynamic' is not supported; .*'yarn'"),
         ({"rope_type": "longrope"}, r"rope type 'longrope' is not supported; expected one of \["),
         ({"type": "su"}, "rope type 'su' is not supported"),
         ({"rope_type": []}, r"rope type \[\] is not supported"),
@@ -116,25 +113,16 @@ def test_context_length(name, positions):
         ({"full_attention": {"rope_type": "default"}}, "has 'full_attention', which is not"),
         ({"rope_type": "linear"}, "rope_scaling of rope type 'linear' lacks factor"),
         ({"rope_type": "llama3", "factor": 8.0}, "lacks high_freq_factor, low_freq_factor"),
-        (
-            {"rope_type": "linear", "factor": 0},
-            r"rope_scaling.factor = 0: expected a number above 0",
-        ),
+        ({"rope_type": "linear", "factor": 0}, r"rope_scaling.factor = 0: expected a number above 0"),
         ({"rope_type": "linear", "factor": "4"}, r"rope_scaling.factor = '4': expected a number"),
         ({"rope_type": "linear", "factor": True}, r"factor = True: expected a number"),
         ({"rope_type": "linear", "factor": float("inf")}, "factor = inf: expected a finite number"),
-        (
-            LLAMA3 | {"high_freq_factor": 1.0},
-            "high_freq_factor = 1 must be above low_freq_factor = 1",
-        ),
+        (LLAMA3 | {"high_freq_factor": 1.0}, "high_freq_factor = 1 must be above low_freq_factor = 1"),
         (YARN | {"original_max_position_embeddings": 0}, "original_max_.* = 0: expected a number"),
         (YARN | {"beta_fats": 3}, "has 'beta_fats', which is not supported; expected some of"),
         (YARN | {"mscale": "x", "mscale_all_dim": 1}, "mscale = 'x': expected a number"),
         (YARN | {"truncate": "no"}, "truncate = 'no': expected true or false"),
-        (
-            {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5},
-            "partial_rotary_.* = 0.5",
-        ),
+        ({"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}, "partial_rotary_.* = 0.5"),
         ("linear", "rope_scaling = 'linear': expected an object"),
         ({"rope_theta": "big"}, "rope_theta = 'big': expected a number above 1"),
     ],

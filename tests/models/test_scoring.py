@@ -5,12 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genenv_jax.models.scoring import (
-    CompletionBatch,
-    completion_logprobs,
-    score_completions,
-    token_logprobs,
-)
+from genenv_jax.models.scoring import CompletionBatch, completion_logprobs, score_completions, token_logprobs
 from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_params
 
 B, G, P, C = 3, 2, 5, 4

@@ -51,10 +51,7 @@ def test_a_model_directory_with_such_a_template(tmp_path, monkeypatch):
     monkeypatch.setattr(templates, "check", check)
     tiny.write_model(tmp_path)
     LanguageModel.load(tmp_path)
-    named = [
-        {"name": "default", "template": "x"},
-        {"name": "tool_use", "template": "{{ 'a' * 10**10 }}"},
-    ]
+    named = [{"name": "default", "template": "x"}, {"name": "tool_use", "template": "{{ 'a' * 10**10 }}"}]
     tiny.write_tokenizer(tmp_path, chat_template=named)
     with pytest.raises(ValueError, match=f"{tmp_path}: the chat template takes more than 2 GiB"):
         LanguageModel.load(tmp_path)

@@ -92,10 +92,7 @@ def test_windows_that_are_not_in_use():
             {"layer_types": ["full_attention", "sliding_attention"]},
             r"layer_types \['sliding_attention'\] are not supported; expected 'full_attention'",
         ),
-        (
-            {"layer_types": ["full_attention"]},
-            "layer_types has 1 entries; expected 2, one for each",
-        ),
+        ({"layer_types": ["full_attention"]}, "layer_types has 1 entries; expected 2, one for each"),
         (
             {"quantization_config": {"quant_method": "fp8"}},
             "quantization_config of method 'fp8' is not supported; expected weights in float32",
@@ -103,14 +100,8 @@ def test_windows_that_are_not_in_use():
         ({"vocab_size": "320"}, "vocab_size = '320': expected an integer from 1"),
         ({"hidden_size": None}, "hidden_size = None: expected an integer from 1"),
         ({"num_key_value_heads": 2.0}, "num_key_value_heads = 2.0: expected an integer from 1"),
-        (
-            {"num_hidden_layers": 10**6},
-            "num_hidden_layers = 1000000: expected an integer from 1 to 1,024",
-        ),
-        (
-            {"vocab_size": 10**12},
-            "vocab_size = 1000000000000: expected an integer from 1 to 16,777,216",
-        ),
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers = 1000000: expected an integer from 1 to 1,024"),
+        ({"vocab_size": 10**12}, "vocab_size = 1000000000000: expected an integer from 1 to 16,777,216"),
         ({"head_dim": 10**9}, "head_dim = 1000000000: expected"),
         ({"intermediate_size": 2**63}, "intermediate_size = "),
         ({"max_position_embeddings": 10**18}, "max_position_embeddings = "),

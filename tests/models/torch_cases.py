@@ -79,10 +79,7 @@ SCALINGS = {
     "llama-3.1": (LLAMA3, 131_072),
     "llama-3.2": (LLAMA3 | {"factor": 32.0}, 131_072),
     "llama3-wide": (LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 16}, 131_072),
-    "qwen2.5-yarn": (
-        {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
-        32768,
-    ),
+    "qwen2.5-yarn": ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 32768),
     "qwen3-yarn": (YARN, 40_960),
     "yarn-betas": (YARN | {"beta_fast": 16, "beta_slow": 2.5, "truncate": False}, 131_072),
     "yarn-mscale": (YARN | {"factor": 40, "mscale": 0.707, "mscale_all_dim": 1.2}, 131_072),

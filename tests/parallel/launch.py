@@ -91,8 +91,6 @@ def toy_run(workdir, count, *settings, command="main", mesh=(2, 2, 1), caches=No
             *arguments,
             *([f"--process_id={i}"] if count > 1 else []),
             XDG_CACHE_HOME=str(caches[i]),
-            JAX_COMPILATION_CACHE_DIR=str(workdir.parent / "xla"),
-            JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.2",
         )
         for i in range(count)
     ]

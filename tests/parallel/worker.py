@@ -92,10 +92,7 @@ def checkpoints(mesh, directory, index):
     processes.barrier("saved")
     reopened = Checkpoints(directory, keep=3)
     newest, host = reopened.restore(states(0))
-    result = {
-        "restored": float(processes.fetch(newest["agent"]["w"]).mean().round(5)),
-        "host": host,
-    }
+    result = {"restored": float(processes.fetch(newest["agent"]["w"]).mean().round(5)), "host": host}
     reopened.close()
     # Only what process 1 wrote, and so only what it reads, is damaged.
     if index == 0:
@@ -105,10 +102,7 @@ def checkpoints(mesh, directory, index):
     processes.barrier("damaged")
     reopened = Checkpoints(directory, keep=3)
     older, host = reopened.restore(states(0))
-    result |= {
-        "fallback": float(processes.fetch(older["agent"]["w"]).mean().round(5)),
-        "fallback_host": host,
-    }
+    result |= {"fallback": float(processes.fetch(older["agent"]["w"]).mean().round(5)), "fallback_host": host}
     reopened.close()
     result["steps"] = sorted(int(p.name) for p in directory.iterdir() if p.name.isdigit())
     return result

@@ -109,10 +109,7 @@ def test_calls_go_back_as_they_came_with_their_results():
     tools = {"role": "tools", "content": json.dumps([{"function": {"name": "f"}}])}
     own = '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'
     result = {"role": "tool", "content": "3"}
-    with serve(lambda _: (200, called(("f", '{"x":1}'), ("g", "{}"), content="Well:"))) as (
-        url,
-        requests,
-    ):
+    with serve(lambda _: (200, called(("f", '{"x":1}'), ("g", "{}"), content="Well:"))) as (url, requests):
         endpoint = Endpoint(url, "m")
         text = endpoint.complete([tools, *HELLO]).text
         answer = {"role": "assistant", "content": text}
@@ -316,11 +313,7 @@ def test_a_server_that_takes_the_limit_under_its_newer_name_only():
         (EndlessHead("HTTP/1.1 200 OK\r\n|A: b\r\n"), 0.2, "had not ended after"),
         (EndlessHead("HTTP/1.1 200 OK\r\nA: |a"), 0.2, "had not ended after"),
         (EndlessHead("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{|"), 0.2, "timed out"),
-        (
-            EndlessHead("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n|1\r\n{\r\n"),
-            0.2,
-            "timed out",
-        ),
+        (EndlessHead("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n|1\r\n{\r\n"), 0.2, "timed out"),
         (EndlessHead("|"), 0.2, "timed out"),
     ],
 )
@@ -377,8 +370,5 @@ def test_a_server_that_fails_ends_the_evaluation():
     games = Games()
     with serve(lambda _: (400, {"error": {"message": "context too long"}})) as (url, _):
         chat_model = EndpointModel(Endpoint(url, "m"))
-        with (
-            Scorer(games, chat_model.text) as scorer,
-            pytest.raises(EndpointError, match="context too long"),
-        ):
+        with Scorer(games, chat_model.text) as scorer, pytest.raises(EndpointError, match="context too long"):
             attempt(games, [games.task("single-1", 1)], chat_model, scorer)

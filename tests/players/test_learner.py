@@ -158,7 +158,7 @@ def test_mini_batches_are_as_few_and_as_even_as_possible(count):
     assert max(sizes) <= 4 and max(sizes) - min(sizes) <= 1
 
 
-def test_half_the_groups_move_the_parameters_half_as_far(params, batch, start):
+def test_half_the_groups_move_the_parameters_half_as_far(params, batch, start, grpo_steps):
     """Of Adam too, whose first step depends on the gradient's sign alone."""
     advantages = np.linspace(-1, 1, MASK[..., 0].size).reshape(MASK.shape[:2]).astype("f4")
     whole = learner.GRPOBatch(batch, start, start, advantages)
@@ -166,8 +166,7 @@ def test_half_the_groups_move_the_parameters_half_as_far(params, batch, start):
     lengths[2:] = 0
     half = whole._replace(rollouts=batch._replace(completion_lengths=lengths))
     taken = jax.tree.map(lambda x: x[:2], half)
-    optimizer = make_optimizer(1e-2, grad_clip=0)
-    step = learner.make_grpo_step(CONFIG, LossConfig(), optimizer)
+    optimizer, step, _ = grpo_steps
     alone, padded = (
         step(learner.init_state(params, optimizer), {}, part)[0].params for part in (taken, half)
     )

@@ -1,6 +1,7 @@
 """One update, whatever the mesh: full and LoRA, GRPO and RWR."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -32,13 +33,9 @@ def make_batch(config):
     )
 
 
-_SLOW = [pytest.param(c, marks=pytest.mark.slow) for c in (("lora", "grpo"), ("full", "rwr"))]
-
-
-@pytest.fixture(scope="module", params=[("lora", "rwr"), ("full", "grpo"), *_SLOW], ids="-".join)
-def case(request):
+@functools.cache
+def make_case(trained, method):
     """(configuration, frozen, trained, batch, log-probs, method), all on the host."""
-    trained, method = request.param
     config = SHAPE
     params, frozen = jax.device_get(small_model.make_params(config, 1, 0.3)), {}
     if trained == "lora":
@@ -90,23 +87,34 @@ def updated(case, sizes):
     return result
 
 
-@pytest.fixture(scope="module")
-def alone(case):
-    return updated(case, (1, 1, 1))
-
-
-def test_a_step_moves_the_parameters(case, alone):
-    metrics, params = alone
+@functools.cache
+def alone(trained, method):
+    """Metrics and parameters after one step on one device, which has moved all of them."""
+    case = make_case(trained, method)
+    metrics, params = updated(case, (1, 1, 1))
     assert all(np.isfinite(x) for x in metrics.values())
     both = zip(*map(jax.tree.leaves, (params, case[2])), strict=True)
     assert min(np.abs(a - b).max() for a, b in both) > 1e-4
+    return metrics, params
 
 
 @pytest.mark.parametrize(
-    "sizes", [(2, 2, 2), *(pytest.param(x, marks=pytest.mark.slow) for x in ((8, 1, 1), (1, 8, 1)))]
+    ("trained", "method", "sizes"),
+    [
+        ("full", "grpo", (2, 2, 2)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                *(("lora", "rwr", (2, 2, 2)), ("lora", "grpo", (2, 2, 2)), ("full", "rwr", (2, 2, 2))),
+                *(("lora", "rwr", (8, 1, 1)), ("full", "grpo", (8, 1, 1))),
+                *(("lora", "rwr", (1, 8, 1)), ("full", "grpo", (1, 8, 1))),
+            )
+        ),
+    ],
 )
-def test_loss_and_update_do_not_depend_on_the_mesh(case, alone, sizes):
-    (metrics, params), (want_metrics, want) = updated(case, sizes), alone
+def test_loss_and_update_do_not_depend_on_the_mesh(trained, method, sizes):
+    case = make_case(trained, method)
+    (metrics, params), (want_metrics, want) = updated(case, sizes), alone(trained, method)
     for name, value in want_metrics.items():
         np.testing.assert_allclose(metrics[name], value, atol=1e-5, rtol=1e-5, err_msg=name)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=0), params, want)

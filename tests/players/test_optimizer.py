@@ -100,7 +100,7 @@ def test_muon_takes_steps_of_one_size_in_every_direction():
     updates = {}
     for make in (make_muon, make_optimizer):
         optimizer = make(1e-2, options, grad_clip=0)
-        updates[make], _ = optimizer.update(gradient, optimizer.init(params), params)
+        updates[make], _ = jax.jit(optimizer.update)(gradient, optimizer.init(params), params)
     attention, mlp = updates[make_muon]["layers"]["attention"], updates[make_muon]["layers"]["mlp"]
     wide = CONFIG.num_heads * CONFIG.head_dim
     for kernels, shape in (
@@ -112,10 +112,6 @@ def test_muon_takes_steps_of_one_size_in_every_direction():
             singular = np.linalg.svd(kernel, compute_uv=False)
             assert singular.max() < 4 * singular.min()  # five steps of Newton and Schulz
             assert np.sqrt(np.mean(kernel**2)) == pytest.approx(0.2e-2, rel=0.25)
-    for path in (
-        ("embedding",),
-        ("layers", "mlp_norm", "scale"),
-        ("layers", "attention", "q", "bias"),
-    ):
+    for path in (("embedding",), ("layers", "mlp_norm", "scale"), ("layers", "attention", "q", "bias")):
         muon, adamw = (functools.reduce(dict.get, path, updates[make]) for make in updates)
         np.testing.assert_allclose(muon, adamw * (0.9 * 0.1 / 0.19 + 1), rtol=1e-5)  # Nesterov's momentum

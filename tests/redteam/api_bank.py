@@ -47,9 +47,7 @@ TASKS = [
 ]  # fmt: skip
 
 
-def changed(
-    change: Callable[[str, dict[str, str]], str | None],
-) -> Make:
+def changed(change: Callable[[str, dict[str, str]], str | None]) -> Make:
     """The reference with a change of (name, arguments), where that makes a difference."""
 
     def make(scene: Scene, task: Task) -> str | None:

@@ -21,9 +21,7 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"{n} {re.sub('^[0-9] ', '', line)}" for n, line in enumerate(lines, 1))
 
 
-def _called(
-    choose: Callable[[Choice, Call], Sequence[Call]],
-) -> Make:
+def _called(choose: Callable[[Choice, Call], Sequence[Call]]) -> Make:
     """The program called from where the dial stands; `choose`: which calls, of a choice and the right one."""
 
     def make(scene: Scene, task: Task) -> str | None:

@@ -36,15 +36,9 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "bfcl_turn_state": _bfcl(*_TURNS, multi_turn_rule="turn_state", seed_fraction=0.5),
     "bfcl_conversations": _bfcl(*_TURNS, multi_turn_rule="conversation", episodes=True, seed_fraction=0.5),
     "bfcl_irrelevance": _bfcl("irrelevance", seed_fraction=0.5),
-    "api_bank": (
-        "api_bank",
-        {"seed_splits": ("lv3-api-train", "level-1-api"), "tool_search": "words"},
-    ),
+    "api_bank": ("api_bank", {"seed_splits": ("lv3-api-train", "level-1-api"), "tool_search": "words"}),
     "alfworld": ("alfworld", {}),
-    "alfworld_games": (
-        "alfworld",
-        {"episodes": True, "eval_protocol": "episode", "played_on": "rules"},
-    ),
+    "alfworld_games": ("alfworld", {"episodes": True, "eval_protocol": "episode", "played_on": "rules"}),
     "bamboogle": ("bamboogle", {"seed_fraction": 0.5}),
     "travelplanner": ("travelplanner", {}),
     "travelplanner_micro": ("travelplanner", {"reward": "micro"}),

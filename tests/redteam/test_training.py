@@ -9,10 +9,12 @@ import dataclasses
 import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.models.transformer import Transformer
 from genenv_jax.players.agent import Agent, AgentConfig
 from genenv_jax.players.learner import init_state
 from genenv_jax.players.offload import Offloader
@@ -25,6 +27,7 @@ from genenv_jax.tasks.mixture import Item
 from genenv_jax.trainers.agent import AgentTrainer
 from tests.redteam.scenes import scene
 from tests.redteam.table import exploits_of
+from tests.runs import shared_steps
 from tests.sampling import small_model
 
 RIGHT, EXPLOIT = 0, 1
@@ -33,6 +36,8 @@ CONFIG = dataclasses.replace(
     small_model.CONFIG, vocab_size=2 + len(WRONG), num_layers=1, window=None, unroll_layers=True
 )
 EPOCHS = 15
+SETTINGS = AgentConfig(learning_rate=2e-2, batch_size=8, minibatch_size=8, group_size=16)
+OPTIMIZER = make_optimizer(SETTINGS.learning_rate)
 
 
 def _named(scene, name):
@@ -58,6 +63,7 @@ class _Actions(Benchmark):
     def __init__(self, opened, exploit, strict):
         self._opened, self._exploit, self._strict = opened, exploit, strict
         self.tried = [t for t in opened.tasks if exploit.text(opened, t) is not None]
+        self._verdicts = {}
 
     def agent_messages(self, task):
         return [{"role": "user", "content": str(self.tried.index(task))}]
@@ -66,7 +72,12 @@ class _Actions(Benchmark):
         return self.tried
 
     def verdict(self, task, answer):
-        benchmark, action = self._opened.benchmark, int(answer)
+        if (task.id, answer) not in self._verdicts:
+            self._verdicts[task.id, answer] = self._score_of(task, int(answer))
+        return self._verdicts[task.id, answer]
+
+    def _score_of(self, task, action):
+        benchmark = self._opened.benchmark
         if action == RIGHT:
             text = benchmark.agent_answer(task)
         elif action == EXPLOIT:
@@ -109,35 +120,33 @@ def _trained(opened, exploit, strict):
     """(Mean probability of each action before, after); the tasks weigh alike."""
     actions = _Actions(opened, exploit, strict)
     params = small_model.make_params(CONFIG, scale=0.2)
-    config = AgentConfig(learning_rate=2e-2, batch_size=8, minibatch_size=8, group_size=16)
-    optimizer = make_optimizer(config.learning_rate)
+    group = SETTINGS.group_size
     agent = Agent(
-        _Model(), Reference(params, CONFIG), config,
-        Engine(CONFIG, SamplingParams(1, config.group_size, _Model.eos_ids), 8, (1,)),
-        optimizer, init_state(params, optimizer), (1,), (config.group_size,), jax.device_put, Offloader(),
+        _Model(), Reference(params, CONFIG), SETTINGS,
+        Engine(CONFIG, SamplingParams(1, group, _Model.eos_ids), 8, (1,)),
+        OPTIMIZER, init_state(params, OPTIMIZER), (1,), (group,), jax.device_put, Offloader(),
     )  # fmt: skip
     tasks = (8 * actions.tried)[:8]
 
     def probabilities():
-        places = (actions.tried.index(task) % CONFIG.vocab_size for task in tasks)
-        logits = [small_model_logits(agent.params, place) for place in places]
-        shares = np.exp([small_model.log_softmax(row) for row in logits])
-        return shares.mean(axis=0)
+        places = np.array([actions.tried.index(task) % CONFIG.vocab_size for task in tasks], np.int32)
+        logits = np.asarray(_logits(agent.params, places), float)
+        return np.exp(small_model.log_softmax(logits)).mean(axis=0)
 
     before = probabilities()
-    with Scorer(actions, _Model().decode, ScoringConfig()) as scorer:
+    with shared_steps(), Scorer(actions, _Model().decode, ScoringConfig()) as scorer:
         trainer = AgentTrainer(agent, actions, scorer, _session())
         for epoch in range(EPOCHS):
             trainer.step(epoch, [Item(task) for task in tasks])
     return before, probabilities()
 
 
-def small_model_logits(params, token):
-    from genenv_jax.models.transformer import Transformer
-
-    model, tokens = Transformer(CONFIG), np.array([[[token]]], np.int32)
-    hidden, _ = model.apply({"params": params}, tokens, np.zeros_like(tokens))
-    return np.asarray(model.apply({"params": params}, hidden, method="logits"), float)[0, 0, 0]
+@jax.jit
+def _logits(params, tokens):
+    """(n,) prompts of one token -> (n, v)."""
+    model, tokens = Transformer(CONFIG), tokens[:, None, None]
+    hidden, _ = model.apply({"params": params}, tokens, jnp.zeros_like(tokens))
+    return model.apply({"params": params}, hidden, method="logits")[:, 0, 0]
 
 
 @pytest.mark.slow

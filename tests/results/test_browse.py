@@ -10,13 +10,7 @@ def pair(index, length=20):
     text = (f"task {index} " + ATTACK * length)[: 40 * length]
     sides = [("before", text, "wrong"), ("after", text, "success")]
     category = "rare" if index % 100 == 99 else "frequent"
-    return {
-        "change": "learnt",
-        "category": category,
-        "request": text,
-        "reference": "",
-        "sides": sides,
-    }
+    return {"change": "learnt", "category": category, "request": text, "reference": "", "sides": sides}
 
 
 @pytest.mark.parametrize("length", [1, 2000])

@@ -87,11 +87,7 @@ def evaluation(tmp_path):
         right = {"success": True, "reason": "", "answer": f"right {i}" + hostile("", "a")}
         wrong = {"success": False, "reason": "unparsable", "valid": False, "answer": "w" * 3000}
         for mode, verdict in (("greedy", right if i < 25 else wrong), ("sampled", wrong)):
-            record = {
-                "mode": mode,
-                "task_id": f"{i}" + hostile("", "t"),
-                "category": f"c{i % 2}",
-            } | verdict
+            record = {"mode": mode, "task_id": f"{i}" + hostile("", "t"), "category": f"c{i % 2}"} | verdict
             record |= {"request": hostile("", "q"), "reference": hostile("", "r")}
             append(tmp_path, "predictions", record)
     return write_evaluation_page(tmp_path)

@@ -92,22 +92,11 @@ def test_beside_answers_stand_request_reference_and_prompt(page_of):
     }
     answers = prediction(**beside, answers=["go", "look", "take"], replies=["a door", "a key"])
     page = page_of(
-        {},
-        answers,
-        *[prediction(mode="sampled", detail={"f1": 0.5, "deep": [1]})] * 3,
-        prediction(),
+        {}, answers, *[prediction(mode="sampled", detail={"f1": 0.5, "deep": [1]})] * 3, prediction()
     )
     texts = [data for tag, data in page.text if tag == "pre"]
     episode = "go\n→ a door\nlook\n→ a key\ntake"
-    assert texts == [
-        "Where is it?",
-        '{\n  "place": "Oslo"\n}',
-        "Answer.",
-        "Where?",
-        episode,
-        "a",
-        "a",
-    ]
+    assert texts == ["Where is it?", '{\n  "place": "Oslo"\n}', "Answer.", "Where?", episode, "a", "a"]
     assert "1,234 tokens · 13 characters" in page.within("span")
     assert "sampled × 3" in page.within("td") and "f1 0.5" in page.within("span")
     (item,) = [attrs for tag, attrs in page.tags if tag == "article"]
@@ -146,13 +135,7 @@ def test_text_of_a_model_is_shown_and_does_nothing(page_of):
     page.check_harmless(images=0, scripts=1)
     for place in (
         *("about.benchmark", "about.model", "about.<b>", "i", "answer.mode", "answer.task_id"),
-        *(
-            "answer.category",
-            "answer.answers",
-            "answer.reason",
-            "answer.request",
-            "answer.reference",
-        ),
+        *("answer.category", "answer.answers", "answer.reason", "answer.request", "answer.reference"),
         *("answer.prompt.role", "answer.prompt.content", "answer.detail.d"),
     ):
         assert f"[{place}]" in page.within(), place

@@ -75,18 +75,8 @@ def test_answers_before_and_after_training(tmp_path, page_of):
             tmp_path / "held_out",
             name,
             *(
-                {
-                    "step": step,
-                    "mode": "greedy",
-                    "task_id": t,
-                    "category": "c",
-                    "answer": f"{name}-{t}",
-                }
-                | {
-                    "request": f"what is {t}?",
-                    "reference": '[{"name": "x"}]',
-                    "success": t in solved,
-                }
+                {"step": step, "mode": "greedy", "task_id": t, "category": "c", "answer": f"{name}-{t}"}
+                | {"request": f"what is {t}?", "reference": '[{"name": "x"}]', "success": t in solved}
                 | {"reason": "unparsable", "valid": False, "ended": False}
                 for t in "abc"
             ),
@@ -196,20 +186,7 @@ def test_rollouts_of_a_task(tmp_path, page_of):
     page = page_of(load_run(tmp_path))
     cells = [data.strip() for tag, data in page.text if tag in ("td", "pre", "span") and data.strip()]
     alone = [cell for i in range(6) for cell in ("1", "✗ 0", f"alone {i}")]
-    shown = [
-        "2",
-        "✓ 1",
-        "five",
-        "1",
-        "✗ 0.5",
-        "wrong",
-        "four",
-        *alone,
-        "3",
-        "others",
-        "4",
-        "not valid",
-    ]
+    shown = ["2", "✓ 1", "five", "1", "✗ 0.5", "wrong", "four", *alone, "3", "others", "4", "not valid"]
     assert cells[-len(shown) - 1 : -1] == shown  # the configuration is the last
 
 

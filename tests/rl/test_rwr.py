@@ -72,13 +72,7 @@ def search(kl_at, cap):
     [
         (lambda s: 0.3 * s**2, 0.3, 1.0, 0.3, 1),  # within the cap: whole
         (lambda s: s**2, 0.1, 0.25, 0.0625, 3),
-        (
-            lambda s: jnp.where(s > 1 / 64, 9.0, s),
-            0.1,
-            1 / 64,
-            1 / 64,
-            7,
-        ),  # the last halving counts
+        (lambda s: jnp.where(s > 1 / 64, 9.0, s), 0.1, 1 / 64, 1 / 64, 7),  # the last halving counts
         (lambda s: jnp.where(s > 0, 5.0, 0.02), 0.1, 0.0, 0.02, 8),  # none fits: the KL of staying
         (lambda s: 1e6 * s, float("inf"), 1.0, 1e6, 1),  # without a cap
         (lambda s: jnp.where(s > 0, jnp.nan, 0.0), float("inf"), 0.0, 0.0, 8),

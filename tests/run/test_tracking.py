@@ -74,10 +74,7 @@ def test_each_step_is_given_after_its_line(tmp_path, monkeypatch):
     (fake,) = install(monkeypatch, wandb=FakeTracker)
     path = tmp_path / "metrics.jsonl"
     fake.on_log = lambda: path.read_text().count("\n")
-    with (
-        opened(tmp_path, "wandb") as trackers,
-        contextlib.closing(MetricWriter(path, trackers)) as metrics,
-    ):
+    with opened(tmp_path, "wandb") as trackers, contextlib.closing(MetricWriter(path, trackers)) as metrics:
         metrics.write(0, {"loss": 0.5})
         metrics.write(1, {"loss": math.nan, "n": 2}, TABLES)
         with pytest.raises(TypeError):
@@ -273,9 +270,5 @@ def test_rows_are_made_of_the_records():
     shown = {"epoch": 5, "task": "2 + 2?", "answer": "4", "reward": 1.0, "verdict": "success"}
     assert answer_row(5, task, answer) == shown
     failed = answer | {"success": False, "reward": 0.0, "answers": ["look", "4"]}
-    assert answer_row(5, task, failed) == shown | {
-        "answer": "look\n4",
-        "reward": 0.0,
-        "verdict": "failure",
-    }
+    assert answer_row(5, task, failed) == shown | {"answer": "look\n4", "reward": 0.0, "verdict": "failure"}
     assert answer_row(5, task, failed | {"reason": "odd"})["verdict"] == "odd"

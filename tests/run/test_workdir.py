@@ -25,10 +25,7 @@ def test_it_is_one_runs_and_swept(tmp_path):
     with lock(workdir):
         assert sorted(path.name for path in workdir.rglob("*")) == ["held_out", "run.lock"]
         assert json.loads((workdir / "run.lock").read_text())["host"] == socket.gethostname()
-        with (
-            pytest.raises(ValueError, match=f"--workdir={workdir} is in use by process"),
-            lock(workdir),
-        ):
+        with pytest.raises(ValueError, match=f"--workdir={workdir} is in use by process"), lock(workdir):
             pass
 
 

@@ -108,12 +108,7 @@ def test_the_first_answers_are_those_of_the_engine(params, prompts, played):
 @pytest.mark.parametrize(
     "options",
     [
-        *(
-            {"batch_size": 5},
-            {"batch_size": 1, "buckets": (8,)},
-            {"chunk": 3},
-            {"prefill_tokens": 8},
-        ),
+        *({"batch_size": 5}, {"batch_size": 1, "buckets": (8,)}, {"chunk": 3}, {"prefill_tokens": 8}),
         {"config": dataclasses.replace(CONFIG, unroll_layers=True)},
     ],
 )
@@ -192,8 +187,7 @@ def test_the_caches_are_donated(params):
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [{"data": 2, "fsdp": 2, "tensor": 2}, pytest.param({"data": 8}, marks=pytest.mark.slow)],
+    "shape", [{"data": 2, "fsdp": 2, "tensor": 2}, pytest.param({"data": 8}, marks=pytest.mark.slow)]
 )
 def test_meshes_change_nothing(params, prompts, played, shape):
     mesh = make_mesh(**{"data": 1, "fsdp": 1, "tensor": 1} | shape)

@@ -39,8 +39,7 @@ def samples(params, prompts):
 
 
 @pytest.mark.parametrize(
-    ("temperature", "dtype", "gap"),
-    [(1.0, "float32", 1e-5), (0.5, "float32", 1e-5), (1.0, "bfloat16", 0.1)],
+    ("temperature", "dtype", "gap"), [(1.0, "float32", 1e-5), (0.5, "float32", 1e-5), (1.0, "bfloat16", 0.1)]
 )
 def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, gap):
     """They agree with each other, and the log-probs are the trainer's of the raw policy."""

@@ -29,13 +29,7 @@ def test_games_and_single_answers_are_scored_side_by_side(isolated):
     tasks = [games.task(f"game-{i}", i) for i in range(7)] + [games.task("single-9", 9)]
     tasks.insert(3, games.task("single-5", 6))
     seen = []
-    attempts, chat_model = run(
-        tasks,
-        number,
-        isolated,
-        on_end=lambda: seen.append(1),
-        samples=2,
-    )
+    attempts, chat_model = run(tasks, number, isolated, on_end=lambda: seen.append(1), samples=2)
     assert len(attempts) == 2 * len(tasks)
     assert len(seen) == 2 * len(tasks)
     for (task_id, _), made in attempts.items():

@@ -11,11 +11,7 @@ from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl.tasks import load
 from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.benchmarks.wording import fold, words
-from genenv_jax.scoring.verification import (
-    Requests,
-    VerificationConfig,
-    Verifier,
-)
+from genenv_jax.scoring.verification import Requests, VerificationConfig, Verifier
 from tests.benchmarks.small import WRITERS
 from tests.redteam.scenes import scene
 
@@ -27,11 +23,7 @@ BENCHMARKS = {
     "api_bank": ("api_bank", {}, 10),
     "bamboogle": ("bamboogle", {}, 0),
     "bfcl_turns": ("bfcl", {}, 0),
-    "bfcl_single": (
-        "bfcl",
-        {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS},
-        42,
-    ),
+    "bfcl_single": ("bfcl", {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS}, 42),
 }
 
 

@@ -192,12 +192,7 @@ def test_it_begins_in_an_empty_directory(plain, writer):
 
 
 def test_its_own_directory_is_of_use_where_files_are_needed(writer):
-    for name, argument in (
-        ("make_directory", "a"),
-        ("write", "a/b"),
-        ("append", "a/b"),
-        ("rename", "a/b"),
-    ):
+    for name, argument in (("make_directory", "a"), ("write", "a/b"), ("append", "a/b"), ("rename", "a/b")):
         attempt(writer, name, argument)
     assert json.loads(attempt(writer, "here"))[1] == ["a"]
     assert attempt(writer, "read", "a/b.moved") == "xx"
@@ -444,10 +439,7 @@ def rooms(pid):
 
 def test_a_run_says_what_is_in_force_and_leaves_nothing(caplog):
     before = rooms(os.getpid())
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        Scorer(Escaping(), str, ScoringConfig(2)) as scorer,
-    ):
+    with caplog.at_level("INFO", logger="absl"), Scorer(Escaping(), str, ScoringConfig(2)) as scorer:
         assert len(rooms(os.getpid())) == len(before) + 1  # the others start with their first text
         (line,) = [r.getMessage() for r in caplog.records if "isolated" in r.getMessage()]
     assert line.startswith("worker processes are isolated: no network (")

@@ -136,12 +136,7 @@ def test_a_real_benchmark_scores_alike_in_both_ways():
 
 def test_outcomes_survive_the_way_to_other_processes():
     task = make_task("text", "id")
-    given = [
-        Score(1 / 3, True, False, "r"),
-        Rejection("a", "b\ud800\0"),
-        task,
-        Score(0, False, True),
-    ]
+    given = [Score(1 / 3, True, False, "r"), Rejection("a", "b\ud800\0"), task, Score(0, False, True)]
     assert requests.unpack(requests.pack(given)) == given
 
 

@@ -13,11 +13,7 @@ HEADERS = {
     "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
     "aarch64": "/usr/include/asm-generic/unistd.h",
 }
-SPECIAL = (
-    *(numbers for numbers, *_ in seccomp._ONLY_WITH.values()),
-    *seccomp._SIGNALS,
-    seccomp._CLONE,
-)
+SPECIAL = (*(numbers for numbers, *_ in seccomp._ONLY_WITH.values()), *seccomp._SIGNALS, seccomp._CLONE)
 
 
 def decide(machine, number, *arguments, files=True, network=True, architecture=None):
@@ -25,11 +21,7 @@ def decide(machine, number, *arguments, files=True, network=True, architecture=N
     data = struct.pack("=iIQ", number, architecture or MACHINES[machine], 0)
     data += struct.pack("=6Q", *arguments, *[0] * (6 - len(arguments)))
     code, at, register = list(seccomp._filter(machine, files, network, 1000)), 0, 0
-    tests = {
-        0x15: lambda a, k: a == k,
-        0x35: lambda a, k: a >= k,
-        0x45: lambda a, k: bool(a & k),
-    }
+    tests = {0x15: lambda a, k: a == k, 0x35: lambda a, k: a >= k, 0x45: lambda a, k: bool(a & k)}
     while True:
         opcode, true, false, operand = code[at]
         at += 1

@@ -102,11 +102,7 @@ def test_each_reason():
         ("raw words", True, base.WRONG_ANSWER),  # full reward, but no success
         ("fail words", True, base.WRONG_ANSWER),
         (HELD_OUT.messages[0]["content"], True, base.CONTAMINATED),
-        (
-            "theta " + HELD_OUT.messages[0]["content"][:-6],
-            True,
-            base.CONTAMINATED,
-        ),  # canonical form
+        ("theta " + HELD_OUT.messages[0]["content"][:-6], True, base.CONTAMINATED),  # canonical form
         (HELD_OUT.messages[0]["content"] + " iota", True, base.CONTAMINATED),  # near
         (SEED.messages[0]["content"], True, base.DUPLICATE),
         ("two one three four five six seven eight", True, base.DUPLICATE),  # canonical form

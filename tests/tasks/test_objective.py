@@ -36,13 +36,7 @@ def assigned(counts, curriculum=None, texts=("red green",), **simulator):
     return batch.generations
 
 
-COUNTS = [
-    (0, 0, (), 10, 5),
-    (0, 1, (), 10, 4),
-    (1, 0, (), 10, 9),
-    (1, 1, (), 10, 6),
-    (2, 0, (), 0, 0),
-]
+COUNTS = [(0, 0, (), 10, 5), (0, 1, (), 10, 4), (1, 0, (), 10, 9), (1, 1, (), 10, 6), (2, 0, (), 0, 0)]
 
 
 def test_equation_3_and_the_filter_by_hand():

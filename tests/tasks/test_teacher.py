@@ -173,7 +173,7 @@ def test_a_run_on_a_teachers_tasks(cache, tmp_path, monkeypatch):
     with hurried(), serve(reply) as (url, requests):
         teacher = {"url": url, "model": "m", "per_seed": 0.15}
         options = {f"tasks.teacher.{name}": value for name, value in teacher.items()}
-        options |= {"tasks.source": "teacher", "warm_start.steps": 20, "compile_ahead": False}
+        options |= {"tasks.source": "teacher", "compile_ahead": False}
         workdir = tmp_path / "run"
         with pytest.raises(EndpointError, match="4 of 10 tasks are written"):
             Coevolution(validate(toy_config(cache, options)), workdir)
