@@ -116,7 +116,7 @@ class Projection(nn.Module):
             y = y + self.param("bias", init, self.out_shape).astype(x.dtype)
         if self.lora:
             y = y + self._adapter(x.reshape(-1, width)).reshape(y.shape)
-        return y
+        return checkpoint_name(y, "projection")
 
     def _adapter(self, x: Array) -> Array:
         """(α / r) (x A) B for x (rows, in)."""
@@ -201,7 +201,8 @@ class MLP(nn.Module):
 # What each layer saves for the backward pass besides its input ("none": everything).
 REMAT_POLICIES = {
     "full": None,  # nothing: every layer is recomputed
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # the projections' outputs
+    # The projections' outputs, but not what their adapters add, which has the same size.
+    "dots": jax.checkpoint_policies.save_only_these_names("projection"),
     # Like "full", but with the layers' inputs in host memory.
     "offload": jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
@@ -399,11 +400,19 @@ class Transformer(nn.Module):
         x = constrain(x, "head_batch", "lookup_embed")
         return constrain(x, "batch", "activation_embed", length="residual_length")
 
+    @property
+    def _head_by_token(self) -> bool:
+        """Whether the head is the embedding as stored: a frozen one in float32 is not transposed."""
+        c = self.config
+        return c.tie_embeddings and c.operand_dtype == "float32" and c.lora is not None
+
     def head(self) -> Array:
-        """The output projection (d, v), sharded by vocabulary.
+        """The output projection, sharded by vocabulary: (v, d) if `_head_by_token`, else (d, v).
 
         A caller that computes logits in a loop calls this, and so redistributes it, before the loop.
         """
+        if self._head_by_token:  # CPUs would copy the table to transpose it
+            return nn.with_logical_constraint(self.embedding, ("head_vocab", "activation_embed"))
         if self.config.tie_embeddings:
             head = self.embedding.T
         else:
@@ -420,7 +429,9 @@ class Transformer(nn.Module):
         hidden = nn.with_logical_constraint(hidden, ("head_batch", *middle, "activation_embed"))
         # A plain matrix product, for the reason given in `Projection`.
         rows = hidden.reshape(-1, hidden.shape[-1])
-        if rows.dtype == jnp.float32:
+        if self._head_by_token:
+            logits = jax.lax.dot_general(rows, head, (((1,), (1,)), ((), ())))
+        elif rows.dtype == jnp.float32:
             logits = matmul(rows, head)
         else:
             logits = jnp.matmul(rows, head, preferred_element_type=jnp.float32)

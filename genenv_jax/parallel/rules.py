@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 
@@ -184,15 +185,27 @@ def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:
 
 
 def cast_params(params: Params, config: TransformerConfig) -> Params:
-    """Casts the parameters, shard by shard, to the dtypes they are used in.
+    """Casts the parameters, shard by shard, to the dtypes they are used in; the others are not copied.
 
     The model casts each parameter at use anyway, so results do not change.
     """
+    flat = traverse_util.flatten_dict(params)
+    wrong = {path: x for path, x in flat.items() if x.dtype != _used_dtype(path, config)}
+    if wrong:
+        cast = _cast(traverse_util.unflatten_dict(wrong), config)
+        flat |= traverse_util.flatten_dict(cast)
+    return traverse_util.unflatten_dict(flat)
 
-    def cast(path, x):
-        return x.astype(config.operand_dtype if path[-1].key == "kernel" else config.dtype)
 
-    return _constrained(jax.tree.map_with_path(cast, params), config)
+@functools.partial(jax.jit, static_argnames="config")  # it would copy what it returns unchanged
+def _cast(params: Params, config: TransformerConfig) -> Params:
+    flat = traverse_util.flatten_dict(params)
+    cast = {path: x.astype(_used_dtype(path, config)) for path, x in flat.items()}
+    return _constrained(traverse_util.unflatten_dict(cast), config)
+
+
+def _used_dtype(path: tuple[str, ...], config: TransformerConfig) -> str:
+    return config.operand_dtype if path[-1] == "kernel" else config.dtype
 
 
 def decoding_params(params: Params, config: TransformerConfig) -> Params:

@@ -113,19 +113,21 @@ class Emitted(NamedTuple):
     logprob: Array
 
 
-@functools.partial(jax.jit, static_argnames="config")
 def prepare(params: Params, *, config: TransformerConfig) -> Weights:
-    """Casts parameters to the compute dtype and lays them out for decoding."""
+    """Casts parameters to the compute dtype, which copies only others, and lays them out for decoding."""
     params = rules.cast_params(params, config)
+    return Weights(params, _for_steps(params, config))
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def _for_steps(params: Params, config: TransformerConfig) -> Params | tuple[Params, ...]:
+    """`Weights.decoding` of cast parameters."""
     if caches.per_layer(config):
-        layers = tuple(
+        return tuple(
             jax.tree.map(lambda x: x[i], params["layers"])  # noqa: B023
             for i in range(config.num_layers)
         )
-        return Weights(params, layers)
-    if rules.current_mesh() is None:
-        return Weights(params, ())
-    return Weights(params, rules.decoding_params(params, config))
+    return () if rules.current_mesh() is None else rules.decoding_params(params, config)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "slots", "lanes", "group", "prompt", "length"))

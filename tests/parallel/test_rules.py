@@ -1,5 +1,6 @@
 """The table of logical axes, and that it reaches the compiled program."""
 
+import operator
 import re
 import warnings
 
@@ -16,6 +17,7 @@ from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
 from genenv_jax.models.transformer import init_params
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
+from genenv_jax.sampling import decoding
 from tests import tiny
 
 
@@ -174,15 +176,15 @@ def test_copies_of_the_parameters(dtype):
         cast = rules.cast_params(params, config)
         return cast, rules.decoding_params(cast, config)
 
-    cast, decoding = jax.jit(copies)(params)
+    cast, laid_out = jax.jit(copies)(params)
     assert {x.dtype.name for x in jax.tree.leaves(cast)} == {dtype}
     mesh = make_mesh(2, 2, 2)
     shardings = rules.param_shardings(config, mesh)
     with rules.activate(mesh, config):
-        cast, decoding = jax.jit(copies)(jax.device_put(params, shardings))
+        cast, laid_out = jax.jit(copies)(jax.device_put(params, shardings))
     assert jax.tree.all(jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), cast, shardings))
-    assert decoding["layers"]["mlp"]["up"]["kernel"].addressable_shards[0].data.shape == (2, 32, 12)
-    assert decoding["layers"]["attention"]["o"]["kernel"].addressable_shards[0].data.shape == (
+    assert laid_out["layers"]["mlp"]["up"]["kernel"].addressable_shards[0].data.shape == (2, 32, 12)
+    assert laid_out["layers"]["attention"]["o"]["kernel"].addressable_shards[0].data.shape == (
         2, 2, 8, 16,
     )  # fmt: skip
 
@@ -194,6 +196,12 @@ def test_narrow_operands_are_of_kernels_alone():
     for path, x in jax.tree_util.tree_leaves_with_path(rules.cast_params(params, config)):
         kinds.setdefault(x.dtype.name, set()).add(path[-1].key)
     assert kinds == {"bfloat16": {"kernel"}, "float32": {"bias", "embedding", "scale"}}
+
+
+def test_what_has_its_dtype_is_not_copied():
+    config = TransformerConfig.from_huggingface(tiny.config_dict())
+    params = jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), rules.param_shapes(config))
+    assert jax.tree.all(jax.tree.map(operator.is_, decoding.prepare(params, config=config).params, params))
 
 
 def test_parameters_initialised_on_the_mesh():

@@ -1,0 +1,84 @@
+"""What a compiled update of adapters, and a decoding step, compute and hold."""
+
+import dataclasses
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.lora import LoraConfig, split
+from genenv_jax.models.scoring import CompletionBatch
+from genenv_jax.parallel.rules import param_shapes
+from genenv_jax.players import learner
+from genenv_jax.players.optimizer import make_optimizer
+from genenv_jax.rl.losses import LossConfig
+from genenv_jax.sampling import decoding
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
+
+LAYERS, HIDDEN, INNER, VOCAB = 6, 48, 200, 1000
+CONFIG = TransformerConfig(
+    vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=INNER, num_layers=LAYERS, num_heads=2,
+    num_kv_heads=1, head_dim=20, tie_embeddings=True, lora=LoraConfig(4),
+)  # fmt: skip
+WIDTHS = (40, 20, 20, HIDDEN, INNER, INNER, HIDDEN)  # of the projections' outputs in a layer
+PROMPTS, PROMPT, GROUP, COMPLETION = 2, 128, 4, 128
+
+
+def lowered(**options):
+    config = dataclasses.replace(CONFIG, **options)
+    frozen, trained = split(param_shapes(config))
+    if not config.lora:
+        frozen, trained = {}, frozen
+    optimizer = make_optimizer(1e-3)
+    state = jax.eval_shape(lambda x: learner.TrainState(x, optimizer.init(x), jnp.int32(0)), trained)
+
+    def array(*shape, dtype=jnp.float32):
+        return jax.ShapeDtypeStruct((PROMPTS, *shape), dtype)
+
+    tokens = [array(*shape, dtype=jnp.int32) for shape in ((PROMPT,), (), (GROUP, COMPLETION), (GROUP,))]
+    batch = learner.GRPOBatch(CompletionBatch(*tokens), array(GROUP, COMPLETION), None, array(GROUP), None)
+    step = learner.make_grpo_step(config, LossConfig(kl_coef=0.0), optimizer)
+    return step.lower(state, frozen, batch)
+
+
+def lowered_decode():
+    options = SamplingParams(COMPLETION, GROUP, (0,))
+    engine = Engine(CONFIG, options, PROMPTS, (PROMPT,))
+    prepare = functools.partial(decoding.prepare, config=CONFIG)
+    weights = jax.eval_shape(prepare, param_shapes(CONFIG))
+    state = jax.eval_shape(lambda: engine.empty_state(jax.random.key(0), PROMPT, COMPLETION))
+    return decoding.decode.lower(weights, state, config=CONFIG, options=options, steps=4)
+
+
+def kernel_gradients(program):
+    """Products of the shapes of the feed-forward network's kernels."""
+    shape = rf"f32\[(?:{HIDDEN},{INNER}|{INNER},{HIDDEN})\]"
+    return re.findall(rf"= {shape}\S* dot\(", program.as_text())
+
+
+@pytest.fixture(scope="module")
+def program():
+    return lowered(remat="full").compile()
+
+
+def test_frozen_weights_have_no_gradient(program):
+    assert kernel_gradients(lowered(lora=None, remat="full").compile())
+    assert not kernel_gradients(program)
+
+
+def test_nothing_is_folded_in_and_the_tied_table_is_not_transposed(program):
+    assert 'dense<"0x' not in lowered(remat="full").as_text()
+    for each in (program, lowered_decode().compile()):
+        assert f"f32[{VOCAB},{HIDDEN}]" in each.as_text()
+        assert f"f32[{HIDDEN},{VOCAB}]" not in each.as_text()
+
+
+def test_dots_keep_each_projection_s_output_once(program):
+    more = lowered(remat="dots").compile().memory_analysis().temp_size_in_bytes
+    more -= program.memory_analysis().temp_size_in_bytes
+    tokens = PROMPTS * (PROMPT + GROUP * COMPLETION)
+    assert 0 < more < 1.1 * 4 * LAYERS * tokens * sum(WIDTHS)
