@@ -410,7 +410,6 @@ def test_a_second_run_finds_the_compiled_programs_of_the_first(cache, tmp_path):
     flags = (
         f"--config=tests/run_toy.py:{cache}",
         "--config.epochs=1",
-        "--config.tasks.source=seeds",
         "--config.compilation_cache=True",
     )
     # As a user starts it: what is compiled in no time is not kept.
