@@ -117,6 +117,11 @@ def validate(config: ConfigDict) -> Config:
             "config.model.path must name a model (directory or hub id), or "
             "config.model.make.vocab_size must be positive so that one is made; not both"
         )
+    if (rounds := checked.simulator.updates_per_epoch) > 1 and not checked.trains_simulator:
+        raise ValueError(
+            f"config.simulator.updates_per_epoch = {rounds}: expected 1 where the simulator is not trained "
+            "(config.simulator.train, config.tasks.source)"
+        )
     return checked
 
 

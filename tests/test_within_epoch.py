@@ -80,6 +80,20 @@ def test_it_goes_on_after_the_last_batch(cache, tmp_path, unbroken, monkeypatch,
     assert_same(resumed, tmp_path, unbroken)
 
 
+def test_it_goes_on_in_any_round(cache, tmp_path):
+    """Each run is killed in its second batch."""
+    settings = FEW | {"epochs": 1, "agent.batch_size": 6, "simulator.updates_per_epoch": 3}
+    unbroken = run(cache, tmp_path / "whole", **settings), tmp_path / "whole"
+    batches = struck(cache, tmp_path / "count", 99, kill, **settings)
+    assert {number for number, _ in batches} == {0, 1, 2}
+    resumed_at = []
+    while len(resumed_at) < len(batches) - 1:
+        begun = struck(cache, tmp_path / "parts", 2, kill, **settings, **OFTEN)
+        assert begun == batches[len(resumed_at) :][:2]
+        resumed_at.append(begun[-1])
+    assert_same(run(cache, tmp_path / "parts", **settings), tmp_path / "parts", unbroken)
+
+
 CASES = {
     "informative groups, of which some wait": {"agent.groups": "informative"},
     "tasks of all kinds": {
@@ -88,6 +102,10 @@ CASES = {
     },
     "asked for a success rate": {"simulator.method": "hindsight", "simulator.mixture": 0.5},
     "by policy gradient": {"simulator.method": "grpo", "agent.update_epochs": 2},
+    "several rounds": {
+        "simulator.updates_per_epoch": 2, "simulator.method": "hindsight", "curriculum.growth.share": 0.5,
+        "verification.pool_epochs": 1, "evaluation.reroll": 4,
+    },
     "adapters that wait in host memory": {
         "lora.rank": 4, "agent.learning_rate": 1e-2, "memory.offload": "phase",
         "memory.moments": "bfloat16",
