@@ -45,7 +45,7 @@ def test_the_papers_settings():
     assert (agent.group_size, simulator.variations, agent.minibatch_size) == (8, 4, 16)
     assert (curriculum.alpha, curriculum.beta, curriculum.k_min) == (0.5, 2.0, 0.1)
     assert (agent.loss, agent.advantages) == ("grpo", "group")
-    assert (agent.kl_estimator, agent.kl_coef, agent.entropy_coef) == ("k3", 0.001, 0.001)
+    assert (agent.kl_coef, agent.entropy_coef) == (0.001, 0.001)
     assert (config.limits.agent_prompt, config.limits.agent_response) == (4096, 512)
     assert simulator.rwr_temperature == 1.0
 
@@ -265,7 +265,7 @@ def test_bounds_are_inclusive():
     ("key", "value", "one"),
     [
         ("model.dtype", "float8", "bfloat16"),
-        ("agent.kl_estimator", "k4", "k3"),
+        ("agent.loss", "ppo", "grpo"),
         ("simulator.success_rate_over", "seed", "batch"),
     ],
 )
@@ -333,6 +333,14 @@ def test_combinations():
         message = refusal(changed(f"{player}.micro_batches", 3))
         assert message.startswith(f"config.{player}.micro_batches = 3: expected a divisor")
         assert "16" in message
+
+
+@pytest.mark.parametrize("frozen", [("simulator.train", False), ("tasks.source", "oracle")])
+def test_rounds_without_an_update_are_refused(frozen):
+    config = changed(*frozen)
+    validate(config)
+    config.simulator.updates_per_epoch = 2
+    assert "config.simulator.updates_per_epoch = 2: expected 1 where" in refusal(config)
 
 
 def test_an_evaluation_has_answers():

@@ -24,14 +24,16 @@ class SimulatorConfig(PlayerConfig):
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
       variations: generations per seed and epoch (n).
+      updates_per_epoch: rounds of an epoch: fresh tasks, the agent's attempts, an update of the simulator;
+        the last also updates the agent.  Metrics are the last one's.
       rwr_temperature: λ in exp(λ R_env).
       success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2), over each "task", or the mean
         over the task's skills ("skill") of their recent success rates (`tasks.skill_rates`).
       method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean;
         "hindsight": every attempted task under a prompt that asks for the success rate it turned out to have,
         while new tasks are asked for at α (`trainers.simulator.Hindsight`).
-      random_rates: share of the contexts that ask for a random rate where rates are asked for, so that the
-        simulator learns what they mean.
+      random_rates: share of "hindsight"'s prompts that ask for a random rate, so that the simulator learns
+        what rates mean.
       coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
@@ -42,6 +44,7 @@ class SimulatorConfig(PlayerConfig):
     train: bool = True
     learning_rate: float = within(5e-7, 0)
     variations: int = within(4, 1, 2**12)
+    updates_per_epoch: int = within(1, 1, 1000)
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task", "skill")
     method: str = choice("rwr", "grpo", "hindsight")

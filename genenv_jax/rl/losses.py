@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from genenv_jax.rl.kl import ESTIMATORS, kl_estimate
+from genenv_jax.rl.kl import kl_estimate
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array
 
@@ -106,14 +106,11 @@ class LossConfig(Settings):
     Attributes:
       loss: "grpo", "dr_grpo", "gspo" or "cispo"; it decides the clip and what is averaged over (`rl.losses`).
       kl_coef: coefficient of the KL penalty to the reference model.
-      kl_estimator: estimator of that KL (`rl.kl`).  Its mean gradient is that of KL(π || π_ref) with "k2" and
-        "k3+", that of KL(π_ref || π) with "k3", and zero with "k1".
       entropy_coef: coefficient of the entropy bonus.
     """
 
     loss: str = choice(*LOSSES)
     kl_coef: float = within(0.001, 0)
-    kl_estimator: str = choice(*ESTIMATORS)
     entropy_coef: float = within(0.001, 0)
 
 
@@ -163,7 +160,7 @@ def _penalised(
     metrics = {"policy_loss": policy_loss, "entropy": mean(x.entropy)}
     metrics["clip_share"] = mean(clipped.astype(jnp.float32))
     if c.config.kl_coef:
-        kl = kl_estimate(x.logp, x.ref, c.config.kl_estimator)
+        kl = kl_estimate(x.logp, x.ref)
         loss += c.config.kl_coef * mean(kl, weight, total)
         metrics["kl"] = mean(kl)
     loss -= c.config.entropy_coef * mean(x.entropy, weight, total)

@@ -40,7 +40,7 @@ def rwr_loss(
     """
     token_weight = weights[..., None] * mask / total
     nll = -jnp.sum(logp * token_weight)
-    kl = jnp.sum(kl_estimate(logp, ref_logp, "k3") * token_weight)
+    kl = jnp.sum(kl_estimate(logp, ref_logp) * token_weight)
     loss = nll + kl_coef * kl
     return loss, {"loss": loss, "nll": nll, "kl_to_initial": kl}
 
@@ -58,7 +58,7 @@ def update_kl(logp: Array, start_logp: Array, own: Array, mask: Array) -> Array:
     the starting policy wrote and the update trains on.  Scalar, in nats per token; 0 without any.
     """
     counted = (own > 0)[..., None] * mask
-    return jnp.sum(kl_estimate(start_logp, logp, "k3") * counted) / jnp.maximum(jnp.sum(counted), 1)
+    return jnp.sum(kl_estimate(start_logp, logp) * counted) / jnp.maximum(jnp.sum(counted), 1)
 
 
 HALVINGS = 6

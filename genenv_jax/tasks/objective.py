@@ -52,10 +52,13 @@ class Objective:
         self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
         self.skill_rates = SkillRates(benchmark)
 
-    def assign(self, batch: TaskBatch) -> None:
-        """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight."""
+    def assign(self, batch: TaskBatch, changed: bool = True) -> None:
+        """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight.
+
+        changed: whether the agent has been updated since the attempts at the batch before.
+        """
         attempted, c = [g for g in batch.generations if g.attempts], self._curriculum
-        self.skill_rates.record((g.task, g.attempts, g.successes) for g in attempted)
+        self.skill_rates.record(((g.task, g.attempts, g.successes) for g in attempted), changed)
         groups: dict[int, list[Generation]] = {}
         for g in attempted:
             groups.setdefault(g.row, []).append(g)

@@ -112,7 +112,8 @@ class SimulatorTasks(TaskSource):
         # Tenths, so that their mean is what is asked for.
         tenths = np.floor(10 * self._asked + draws.random(len(seeds)))
         count = math.ceil(self._simulator.config.random_rates * len(seeds))
-        tenths[draws.permutation(len(seeds))[:count]] = draws.integers(11, size=count)
+        explored = draws.permutation(len(seeds))[:count]
+        tenths[explored] = draws.integers(11, size=count)
         return [SeedStatistics.asked(k / 10) for k in tenths]
 
     def _correct(self, batch: TaskBatch) -> None:

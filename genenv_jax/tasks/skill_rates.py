@@ -27,9 +27,10 @@ class SkillRates:
         self._benchmark = benchmark
         self._counts: dict[str, tuple[float, float]] = {}  # attempts, successes
 
-    def record(self, outcomes: Iterable[tuple[Task, int, int]]) -> None:
-        """Records an epoch's (task, attempts, successes), after a loss of older counts."""
-        self._counts = {name: (_KEPT * n, _KEPT * k) for name, (n, k) in self._counts.items()}
+    def record(self, outcomes: Iterable[tuple[Task, int, int]], changed: bool = True) -> None:
+        """Records (task, attempts, successes), after a loss of older counts if the agent has `changed`."""
+        kept = _KEPT if changed else 1.0
+        self._counts = {name: (kept * n, kept * k) for name, (n, k) in self._counts.items()}
         for task, attempts, successes in outcomes:
             for name in skills(self._benchmark, task):
                 n, k = self._counts.get(name, (0.0, 0.0))
