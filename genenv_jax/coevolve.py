@@ -79,11 +79,10 @@ class Coevolution:
         eval_tasks = config.evaluation.tasks(benchmark)
         self.mesh = mesh = build.open_mesh(config)
         start = own = base_model(config, benchmark, mesh)
-        self.host, simulators = build.open_model(config, start, mesh, weights), None
-        host = self.host
-        if config.warm_start.steps and config.warm_start.roles == SIMULATOR:
+        if config.warm_start.roles == SIMULATOR:
             own = base_model(config, benchmark, mesh, SIMULATOR)
-            simulators = build.open_model(config, own, mesh, weights)
+        self.host = host = build.open_model(config, start, mesh, weights)
+        simulators = None if own == start else build.open_model(config, own, mesh, weights)
         check_prompts(config.limits, host.model, benchmark, seeds.tasks, eval_tasks)
         self.scorer = scorer = Scorer(benchmark, host.model.decode, config.scoring)
         with host.activate():

@@ -44,7 +44,7 @@ OPTIONS = {
     },
     "success rates of skills": {
         "simulator.success_rate_over": "skill", "simulator.coverage": 0.5, "agent.replay_share": 0.4,
-        "verification.admit": "parsed",
+        "verification.admit": "parsed", "limits.response_buckets": (3, 12),
     },
     "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
     "informative groups, of which some wait": {"agent.groups": "informative"},
@@ -231,7 +231,10 @@ def test_an_epochs_last_round_alone_trains_the_agent(cache, tmp_path, monkeypatc
     [("rwr", 0.5, 1)]
     + [
         pytest.param(*c, marks=pytest.mark.slow)
-        for c in (("rwr", 0.0, 2), ("grpo", 0.5, 1), ("hindsight", 0.5, 2))
+        for c in (
+            *(("rwr", 0.0, 2), ("grpo", 0.0, 2), ("grpo", 0.5, 1)),
+            *(("hindsight", 0.0, 1), ("hindsight", 0.5, 2)),
+        )
     ],
 )
 def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture, rounds):

@@ -253,9 +253,9 @@ def _accuracy(run: Run) -> Figure | None:
         series = run.series(str(metric))
         axes.plot(*zip(*series.items(), strict=True), linestyle=dash(metric.mode), **look(metric.split))
     sizes = {metric.split: run.sizes.get(str(metric)) for metric in found}
-    label = lambda s: s.replace("_", " ") + (f" (n = {sizes[s]:,.0f})" if sizes[s] else "")  # noqa: E731
+    labels = {s: s.replace("_", " ") + (f" (n = {sizes[s]:,.0f})" if sizes[s] else "") for s in splits}
     handles = [
-        *(Line2D([], [], label=shown_in_figure(label(s)), **look(s)) for s in splits),
+        *(Line2D([], [], label=shown_in_figure(labels[s]), **look(s)) for s in splits),
         *(Line2D([], [], label=shown_in_figure(m), color=GREY, linestyle=dash(m)) for m in modes),
     ]
     axes.set_title("Held-out accuracy")

@@ -63,7 +63,7 @@ class WarmStartConfig(Settings):
       validation_share: share of the seed tasks held back; the step with the lowest loss on them is kept.
       validate_every: steps between two measurements of that loss.
       roles: who is trained: "both" players together, or the "simulator" alone.  The agent then starts from
-        the given model, and the two have a base each.
+        the given model, and each has a base of its own.
 
     A model made from scratch trains all parameters on endless demonstrations.  A given one (`model.path`)
     trains on those of the seed tasks, in as many passes as `steps` batches make; with `lora.rank` only its

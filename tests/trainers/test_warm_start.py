@@ -127,7 +127,7 @@ def test_the_simulator_alone(cache, given, rank, tmp_path):
     for player, start in ((started.agent, given), (started.simulator, tuned)):
         base = LanguageModel.load(start).load_params()
         assert all(jax.tree.leaves(jax.tree.map(np.array_equal, base, player.reference.params)))
-    assert not started.simulator.trained or started.simulator.model.path == tuned
+    assert started.simulator.trained and started.simulator.model.path == tuned
     assert lines(tmp_path / "run")[-1]["step"] == 1
     run(cache, tmp_path / "run", epochs=2, **settings)  # goes on
     assert lines(tmp_path / "run")[-1]["step"] == 2
