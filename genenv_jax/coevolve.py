@@ -79,7 +79,7 @@ class Coevolution:
         eval_tasks = config.evaluation.tasks(benchmark)
         self.mesh = mesh = build.open_mesh(config)
         start = own = base_model(config, benchmark, mesh)
-        if config.warm_start.roles == SIMULATOR:
+        if config.separate_start:
             own = base_model(config, benchmark, mesh, SIMULATOR)
         self.host = host = build.open_model(config, start, mesh, weights)
         simulators = None if own == start else build.open_model(config, own, mesh, weights)

@@ -32,7 +32,7 @@ from genenv_jax.scoring.scorer import ScoringConfig
 from genenv_jax.scoring.verification import VerificationConfig
 from genenv_jax.settings import Settings, flatten, within
 from genenv_jax.tasks.objective import CurriculumConfig
-from genenv_jax.tasks.sources import SIMULATOR, TasksConfig
+from genenv_jax.tasks.sources import SIMULATOR, STATIC, TasksConfig
 from genenv_jax.trainers.warm_start import WarmStartConfig
 
 
@@ -88,6 +88,12 @@ class Config(Settings):
     def trains_simulator(self) -> bool:
         """Whether the simulator is trained: on tasks that it writes, and on no others."""
         return self.simulator.train and self.tasks.source == SIMULATOR
+
+    @property
+    def separate_start(self) -> bool:
+        """Whether the simulator, which writes tasks, alone has a warm start, and so a base of its own."""
+        alone = self.warm_start.steps > 0 and self.warm_start.roles != "both"
+        return alone and self.tasks.source in (SIMULATOR, STATIC)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as nested plain values."""

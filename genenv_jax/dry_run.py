@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.demonstrations import SIMULATOR
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.models import huggingface, platform
@@ -96,7 +95,7 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
         "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "
         "limit: sampled, scored by the reference, and three times in each update",
-        "memory": _memory(run, bases=2 if warm.steps and warm.roles == SIMULATOR else 1),
+        "memory": _memory(run, bases=2 if config.separate_start else 1),
     }
 
 

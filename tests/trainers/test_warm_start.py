@@ -13,6 +13,7 @@ import pytest
 from genenv_jax import supervised
 from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
 from genenv_jax.config import validate
+from genenv_jax.experiment.arms import ARMS
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import build, learner
@@ -131,6 +132,13 @@ def test_the_simulator_alone(cache, given, rank, tmp_path):
     assert lines(tmp_path / "run")[-1]["step"] == 1
     run(cache, tmp_path / "run", epochs=2, **settings)  # goes on
     assert lines(tmp_path / "run")[-1]["step"] == 2
+
+
+def test_a_simulator_that_writes_nothing_is_not_trained(cache, given, tmp_path, monkeypatch):
+    monkeypatch.setattr(supervised, "fine_tune", None)
+    settings = SETTINGS | ARMS["seeds"] | {"model.path": str(given), "warm_start.roles": "simulator"}
+    started = run(cache, tmp_path, epochs=1, **settings)
+    assert started.simulator.reference is started.agent.reference and started.agent.model.path == given
 
 
 def test_a_made_model_learns_both_roles(cache):
