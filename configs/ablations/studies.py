@@ -75,9 +75,9 @@ _STUDIES = {
     "steering": (
         {
             **{name: ARMS[name] | _STEEP for name in ("hindsight", "asked", "random", "paper", "oracle")},
-            # Does the number in the prompt matter?
+            # Does the number in the prompt matter, and is what it asks for delivered?
             "random-rate": ARMS["asked"] | {"simulator.random_rates": 1.0} | _STEEP,
-            "rwr-skills": ARMS["rwr-4"] | {"simulator.success_rate_over": "skill"} | _STEEP,
+            "hindsight-rate": ARMS["hindsight"] | {"simulator.random_rates": 1.0} | _STEEP,
         },
         (
             *(("hindsight", name) for name in ("random", "paper", "asked")),

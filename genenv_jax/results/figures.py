@@ -24,12 +24,14 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from PIL import Image
 
+from genenv_jax.benchmarks.success_record import ASKED
 from genenv_jax.results import statistics
 from genenv_jax.results.contrasts import exploratory_contrasts, main_contrasts
 from genenv_jax.results.html import DPI
 from genenv_jax.results.runs import P_HAT, Run, p_hat_of
 from genenv_jax.results.suites import COSTS, DIVERSITY, Results
 from genenv_jax.results.untrusted import shown_in_figure
+from genenv_jax.run.metrics import number
 
 STYLE = {
     "font.size": 8,  # of all text: see `html.width`
@@ -53,6 +55,7 @@ _BAND = "#E3E3E3"  # the target band
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _DASHES = ("-", "--")  # arms beyond the colours are dashed
 _RESAMPLES = 2000  # per point of a curve
+_LAST_EPOCHS = 5  # of tasks that were asked for
 _SHOWN_REASONS = 6  # the others are drawn together
 CAPTIONS = {
     "validation": "Mean held-out score over seeds against the cost of training, which includes "
@@ -72,6 +75,8 @@ CAPTIONS = {
     "p_hat": f"Mean success rate {P_HAT} of the generated tasks. Grey: the band α ± k_min. Vertical "
     "lines: quartiles over the tasks of one run, or 95 % intervals over the seeds of an arm.",
     "solved": "Tasks that have no gradient, since all attempts solve them or none does.",
+    "steering": "Tasks whose prompts asked for a success rate. Left: what the last epochs' tasks had, "
+    "as mean and quartiles, against what was asked for. Right: the correlation of both, by epoch.",
     "validity": "Share of the generations that were rejected, by reason.",
     "lengths": "Mean length in tokens of the agent's responses and of the generated tasks.",
     "diversity": "Difficulty and diversity of the accepted tasks. A signature is the kind of a task "
@@ -117,9 +122,10 @@ def draw_run(run: Run, out: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     arms: Arms = {run.name: ({"color": COLOURS[0], "marker": "o"}, [run])}
     own = {
         "accuracy": functools.partial(_accuracy, run),
+        "steering": functools.partial(_steering, run),
         "validity": functools.partial(_validity, run),
     }
-    order = ("p_hat", "accuracy", "reward", "solved", "validity", "lengths", "diversity")
+    order = ("p_hat", "steering", "accuracy", "reward", "solved", "validity", "lengths", "diversity")
     makers = own | _training(arms)
     return _save({name: makers[name] for name in order}, out)
 
@@ -262,6 +268,33 @@ def _accuracy(run: Run) -> Figure | None:
     axes.set_ylabel("accuracy")
     _epoch_axis(axes)
     _legend_below(figure, handles)
+    return figure
+
+
+def _steering(run: Run) -> Figure | None:
+    """Success rates that the simulator was asked for, and those of the tasks that it wrote."""
+    delivered = collections.defaultdict(list)
+    asked = [task for task in run.tasks if task.get("context_success_at") == ASKED]
+    last = max((task["epoch"] for task in asked), default=0)
+    for task in asked:
+        rate, p_hat = number(task.get("context_success_rate")), p_hat_of(task)
+        if rate is not None and p_hat is not None and task["epoch"] > last - _LAST_EPOCHS:
+            delivered[rate].append(p_hat)
+    if not delivered:
+        return None
+    figure, ((left, _, _), (right, _, _)) = _grid(2, 2, 3.6, (0.4, 2.8))
+    for rate, p_hats in sorted(delivered.items()):
+        left.vlines(rate, *np.percentile(p_hats, (25, 75)), color=COLOURS[0], alpha=0.45, linewidth=1.2)
+        left.plot(rate, np.mean(p_hats), "o", color=COLOURS[0])
+    left.plot((0, 1), (0, 1), color=GREY, linestyle=":", linewidth=0.8)
+    left.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="success rate asked for", ylabel=P_HAT)
+    left.set_title(
+        f"Epochs {max(1, last - _LAST_EPOCHS + 1)} to {last} (n = {sum(map(len, delivered.values()))})"
+    )
+    _lines(right, {run.name: ({"color": COLOURS[0], "marker": "o"}, [run])}, "generated/asked_correlation")
+    right.axhline(0, color=GREY, linestyle=":", linewidth=0.8)
+    right.set(ylim=(-1, 1), ylabel="correlation", title="Asked for and delivered")
+    _epoch_axis(right)
     return figure
 
 

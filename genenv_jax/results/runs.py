@@ -17,7 +17,17 @@ from genenv_jax.run.metrics import number, numbers, read_steps
 
 P_HAT = "p̂"
 # The fields kept from each line of tasks.jsonl, and the key for the line's offset in the file.
-_COUNTED = ("id", "verdict", "attempts", "successes", "p_hat", "r_env", "weight")
+_COUNTED = (
+    "id",
+    "verdict",
+    "context_success_at",
+    "context_success_rate",
+    "attempts",
+    "successes",
+    "p_hat",
+    "r_env",
+    "weight",
+)
 _START = "first byte"
 
 

@@ -193,6 +193,9 @@ def test_prompts(dial):
     ]:  # fmt: skip
         _, user = dial.simulator_messages(seed, SeedStatistics(attempts, successes))
         assert user["content"] == f"{seed.messages[0]['content']}\nSolved: {words}"
+    for rate, words in ((0.5, "5 of 10"), (1.0, "all of 10")):
+        _, user = dial.simulator_messages(seed, SeedStatistics.asked(rate))
+        assert user["content"] == f"{seed.messages[0]['content']}\nWanted: {words}"
 
 
 # -- the simulator's text -----------------------------------------------------------------------------
@@ -474,12 +477,18 @@ def test_a_share_of_the_prompts_may_ask_for_a_success_rate():
         at, _, rate = line.partition(": ")
         if at == "Wanted":
             before = len(read_statement(statement).calls)
-            asked[int(rate.partition(" ")[0])].append((depth(parsed(dial, completion)), before))
+            tenths = 10 if rate == "all of 10" else int(rate[0])
+            asked[tenths].append((depth(parsed(dial, completion)), before))
         else:
             others += 1
     assert others == pytest.approx(1500 * 0.6, rel=0.05) and set(asked) == set(range(11))
     means = [np.mean([after for after, _ in asked[k]]) for k in (0, 5, 10)]
-    assert means[0] > means[1] > means[2]
+    assert means[0] > max(means[1:])
+    rng, demonstrator = np.random.default_rng(0), Demonstrator(dial)
+    wrong, rates = demonstrator.misunderstandings(rng), np.linspace(0, 1, 100)
+    tasks = [demonstrator.asked(rng, dial.random_program(rng, 3), rate, wrong) for rate in rates]
+    chances = [np.prod(demonstrator.chances(dial.program(task), wrong)) for task in tasks]
+    assert np.corrcoef(rates, chances)[0, 1] > 0.85
     assert abs(np.corrcoef(np.transpose(asked[5]))[0, 1]) < 0.3
 
 

@@ -77,9 +77,30 @@ def test_training_by_epoch_follows_the_run(run, saved, tmp_path):
     ]
 
 
+def test_what_was_asked_for_stands_against_what_was_delivered(saved, tmp_path):
+    """Of the last epochs; tasks that no prompt asked for, or that nobody attempted, are left out."""
+    asked = lambda epoch, rate, p_hat: generation(  # noqa: E731
+        epoch, 0, p_hat=p_hat, context_success_at="asked", context_success_rate=rate
+    )
+    tasks = [
+        asked(9, 0.2, 0.1),
+        asked(8, 0.2, 0.4),
+        asked(9, 0.7, 0.8),
+        asked(1, 0.7, 0.0),
+        asked(9, 0.7, None),
+    ]
+    run = run_of(*tasks, generation(9, 1, p_hat=0.5), metrics={9: {"generated/asked_correlation": 0.6}})
+    left, right = drawn(saved, run, tmp_path)["steering"].axes
+    means = {float(x): float(y) for line in left.lines[:-1] for x, y in zip(*line.get_data(), strict=True)}
+    assert means == pytest.approx({0.2: 0.25, 0.7: 0.8})
+    assert left.get_title("left") == "Epochs 5 to 9 (n = 3)"
+    assert right.lines[0].get_ydata().tolist() == [0.6]
+
+
 def test_what_was_not_recorded_is_not_drawn_and_older_figures_go(tmp_path):
     for name in OF_A_RUN:
         (tmp_path / f"{name}.png").touch()
+    (tmp_path / "steering.png").touch()
     assert figures.draw_run(run_of(workdir=tmp_path), tmp_path) == {}
     assert list(tmp_path.glob("*.png")) == []
 

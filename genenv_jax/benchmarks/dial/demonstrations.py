@@ -44,6 +44,9 @@ Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 _RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
 # Shares of variations with -1, 0, +1, +2 calls relative to their seed.
 _MORE_CALLS = (0.15, 0.25, 0.35, 0.25)
+# Variations of each depth to choose from where a success rate is asked for.  Where calls are right in .1 or .9
+# of the cases, rates asked for and chosen correlate by .78; with one variation of each depth by .48.
+_TRIED = 6
 _RENAMED = 0.2  # share of Dial's demonstrations with renamed tools
 _REFUSED = 0.03  # share of the answers in turns that the environment refuses
 
@@ -90,8 +93,8 @@ class Demonstrations(abc.ABC):
         return self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
 
     def asked(self, rng: np.random.Generator, seed: Any, rate: float, wrong: Any) -> Task:
-        """Of some variations of `seed`, one of each depth, that which is solved nearest to `rate`."""
-        depths = range(1, self.dial.max_depth + 1)
+        """Of some variations of `seed` of each depth, that which is solved nearest to `rate`."""
+        depths = [*range(1, self.dial.max_depth + 1)] * _TRIED
         tasks = [self.draw(self.variation, rng, seed, depth) for depth in depths]
         chances = [np.prod(self.chances(self.dial.program(task), wrong)) for task in tasks]
         return tasks[int(np.argmin(np.abs(np.array(chances) - rate)))]

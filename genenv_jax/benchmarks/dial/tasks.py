@@ -275,6 +275,8 @@ class DialTasks(ToolBenchmark):
         # Tenths instead of counts: one digit says how hard the tasks were.
         rate = statistics.success_rate
         solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
+        if statistics.at == ASKED and rate == 1:
+            solved = "all of 10"  # a small model takes 10, the only rate of two digits, for 1 or 0
         return chat(SIMULATOR_INSTRUCTION, f"{self.text(seed)}\n{_SOLVED[statistics.at]}: {solved}")
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
