@@ -26,17 +26,7 @@ _KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     ),
     "yarn": (
         frozenset({"factor"}),
-        frozenset(
-            {
-                "original_max_position_embeddings",
-                "attention_factor",
-                "beta_fast",
-                "beta_slow",
-                "mscale",
-                "mscale_all_dim",
-                "truncate",
-            }
-        ),
+        frozenset({"original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow"}),
     ),
 }
 
@@ -55,7 +45,6 @@ class RopeScaling:
       beta_fast, beta_slow: rotations within the original length above which a frequency is kept, and
         below which it is divided by `factor` (yarn).
       attention_factor: scales queries and keys through the cosines and sines (yarn).
-      truncate: round the ends of yarn's ramp to whole dimensions.
     """
 
     rope_type: str
@@ -66,7 +55,6 @@ class RopeScaling:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     attention_factor: float = 1.0
-    truncate: bool = True
 
     @property
     def max_positions(self) -> int:
@@ -192,14 +180,8 @@ def _scaling(config: Mapping[str, Any], where: str) -> RopeScaling | None:
             raise ValueError(f"{where}: high_freq_factor = {high:g} must be above low_freq_factor = {low:g}")
         return RopeScaling("llama3", number("factor"), length, low_freq_factor=low, high_freq_factor=high)
     factor = number("factor", default=(config.get("max_position_embeddings") or 0) / length)
-    truncate = given.get("truncate", True)
-    if not isinstance(truncate, bool):
-        raise ValueError(f"{where}.truncate = {truncate!r}: expected true or false")
-    if "attention_factor" in given:
-        attention_factor = number("attention_factor")
-    else:
-        weights = [number(key) if given.get(key) else 0.0 for key in ("mscale", "mscale_all_dim")]
-        attention_factor = _yarn_attention_factor(factor, *weights)
+    # YaRN's Eq. 22.
+    usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
     return RopeScaling(
         "yarn",
         factor,
@@ -207,20 +189,8 @@ def _scaling(config: Mapping[str, Any], where: str) -> RopeScaling | None:
         # Zero means unset, here as in transformers.
         beta_fast=number("beta_fast") if given.get("beta_fast") else 32.0,
         beta_slow=number("beta_slow") if given.get("beta_slow") else 1.0,
-        attention_factor=attention_factor,
-        truncate=truncate,
+        attention_factor=number("attention_factor", default=usual),
     )
-
-
-def _yarn_attention_factor(factor: float, mscale: float, mscale_all_dim: float) -> float:
-    """YaRN's 0.1 ln s + 1 (its Eq. 22), or a ratio of two such terms if both weights are given."""
-
-    def temperature(weight: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
-
-    if mscale and mscale_all_dim:
-        return temperature(mscale) / temperature(mscale_all_dim)
-    return temperature(1.0)
 
 
 def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling | None) -> np.ndarray:
@@ -262,9 +232,7 @@ def _yarn(power: np.ndarray, head_dim: int, theta: float, s: RopeScaling) -> np.
         turns = s.original_max_positions / (rotations * 2 * math.pi)
         return head_dim * math.log(turns) / (2 * math.log(theta))
 
-    low, high = dimension(s.beta_fast), dimension(s.beta_slow)
-    if s.truncate:
-        low, high = math.floor(low), math.ceil(high)
+    low, high = math.floor(dimension(s.beta_fast)), math.ceil(dimension(s.beta_slow))
     low, high = max(low, 0), min(high, head_dim - 1)
     if low == high:
         high += 0.001  # a step instead of a ramp
