@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.rope import rope_tables
-from genenv_jax.models.rope_scaling import inverse_frequencies, spell_rope
+from genenv_jax.models.rope import inverse_frequencies, rope_tables, spell_rope
 from tests import tiny
 from tests.models import torch_cases as cases
 from tests.models.torch_cases import HEADS, LLAMA3, ROPE_POSITIONS, SCALINGS, YARN
