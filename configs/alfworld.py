@@ -19,7 +19,7 @@ uses the wording of alfworld 0.4 ("move X to Y") instead of the games' own ("put
     genenv train --config=configs/alfworld.py:games --workdir=runs/alfworld-games
 
 also trains on whole games: the agent plays the training games, and games in rooms that the simulator
-writes in JSON (docs/benchmarks.md) and a planner solves.  An episode is one conversation of up to 20
+writes in JSON (docs/benchmarks.md) and an expert solves.  An episode is one conversation of up to 20
 commands, without a list of possible commands.  The games of valid_unseen are held out, with 50 steps.  Games
 run on the engine if it is installed, and otherwise on our own rules, which take a hundredth of the time
 (`--config.benchmark.played_on=rules`).

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from bench.agreement.tally import Case, Judge, Verdict
 from bench.bad_answers.alfworld import CHANGES, LIMIT, Way
-from genenv_jax.benchmarks.alfworld import engine, expert, planner, tasks
+from genenv_jax.benchmarks.alfworld import engine, expert, tasks
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 
 
@@ -20,7 +20,7 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
         if rng.random() >= share:
             continue
         world = game.world()
-        way = rng.choice((expert.walkthrough, planner.shortest))(world)
+        way = expert.walkthrough(world, informed=rng.choice((False, True)))
         yield _case("expert", game, way)
         kind = rng.choice(sorted(CHANGES))
         yield _case(kind, game, CHANGES[kind](way, world, rng))

@@ -8,7 +8,7 @@ from typing import Any
 
 from genenv_jax.models.attention import check_attention
 from genenv_jax.models.lora import LoraConfig
-from genenv_jax.models.rope_scaling import FULL, SLIDING, RopeScaling, read_local_theta, read_rope
+from genenv_jax.models.rope import FULL, SLIDING, RopeScaling, read_local_theta, read_rope
 
 _REQUIRED = (
     "vocab_size",

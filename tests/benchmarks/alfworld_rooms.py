@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import commands, kinds, planner, rooms
+from genenv_jax.benchmarks.alfworld import commands, games, kinds, rooms
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.chores import CHORES, TREATMENTS
 from genenv_jax.benchmarks.base import Rejection, Task
@@ -171,8 +171,8 @@ SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
     "a goal of no kind": (
         _with(lambda room, rng: room["goal"].update(object="happiness")), rooms.UNKNOWN_KIND),
     "done at the start": (_with(_solved), rooms.SOLVED),
-    "nothing to do it with": (_with(_no_tool), planner.UNSOLVABLE),
-    "nothing to take": (_with(_nothing_to_take), planner.UNSOLVABLE),
+    "nothing to do it with": (_with(_no_tool), games.UNSOLVABLE),
+    "nothing to take": (_with(_nothing_to_take), games.UNSOLVABLE),
 }  # fmt: skip
 
 

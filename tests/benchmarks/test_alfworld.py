@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import subprocess
 import sys
 
@@ -184,27 +183,7 @@ def test_situations_that_do_not_fit_together(change, reason, toy):
     assert isinstance(found, Rejection) and found.reason == reason, found
 
 
-# -- options and broken data ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"grammar": "old"}, "grammar = 'old': expected one of games, put_in_on, move_to"),
-        ({"eval_protocol": "x"}, "eval_protocol = 'x'"),
-        ({"eval_splits": ("train",)}, "eval_splits = ('train',): expected a list of names among"),
-        ({"eval_splits": "valid_unseen"}, "expected a list"),
-        ({"eval_splits": ()}, "eval_splits"),
-        ({"max_steps": 0}, "max_steps = 0"),
-        ({"max_seeds": -1}, "max_seeds = -1"),
-        ({"episodes": "yes"}, "episodes = 'yes': expected True or False"),
-        ({"played_on": "paper"}, "played_on = 'paper': expected one of auto, engine, rules"),
-        ({"train_steps": 0}, "train_steps = 0"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        ALFWorld(**options)
+# -- files, whole and broken ------------------------------------------------------------------------------
 
 
 def test_the_official_directory_is_found(tmp_path, monkeypatch):

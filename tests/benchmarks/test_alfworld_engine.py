@@ -15,7 +15,7 @@ import random
 import pytest
 
 from bench.agreement.alfworld_walkthroughs import WALKTHROUGHS
-from genenv_jax.benchmarks.alfworld import commands, engine, expert, planner, tasks
+from genenv_jax.benchmarks.alfworld import commands, engine, expert, tasks
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS, World
 from genenv_jax.benchmarks.base import Task
@@ -94,7 +94,7 @@ def test_games_do_not_disturb_each_other(directory):
 
 
 def test_an_environment_is_used_again(directory):
-    """The same texts as in a fresh one, and no second copy of the planner's library."""
+    """The same texts as in a fresh one, and no second copy of Fast Downward's library."""
     found = tasks.load(directory, "valid_unseen")[:2]
     open_game = engine.Engines()
     first = open_game(found[0], commands.PUT_IN_ON)
@@ -159,7 +159,7 @@ def test_our_ways_win(directory):
     stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
     for task in benchmark.tasks("eval")[::stride]:
         world = benchmark._game(task).world()
-        for way in (expert.walkthrough(world, benchmark.likely), planner.shortest(world)):
+        for way in (expert.walkthrough(world, benchmark.likely), expert.walkthrough(world, informed=True)):
             score = play(benchmark, task, way)
             assert score.success and score.detail["steps"] == len(way)
             assert not score.detail["inadmissible"]

@@ -665,17 +665,3 @@ def test_metrics_have_the_official_names(loaded):
     assert loaded.aggregate([results[0], results[0]]) == twice
     assert loaded.aggregate([]) == {"accuracy": 0.0}
     assert scoring.official_metrics(results) == found
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seed_splits": ("level-4",)}, r"seed_splits = \('level-4',\): expected a list of names"),
-        ({"eval_splits": "level-1-api"}, r"eval_splits = 'level-1-api': expected a list"),
-        ({"max_seeds": -1}, "max_seeds = -1: expected"),
-        ({"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected one of exact, words"),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        APIBank(**options)

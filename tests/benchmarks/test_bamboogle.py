@@ -401,25 +401,6 @@ def test_bad_generations_have_a_reason(benchmark, text, reason):
     assert isinstance(found, Rejection) and found.reason == reason
 
 
-# --- the object ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mode": "open"}, "mode = 'open': expected one of closed_book, search"),
-        ({"reward": "judge"}, "reward = 'judge': expected one of em, f1, sub_em"),
-        ({"seed_fraction": -0.1}, r"seed_fraction = -0.1: expected a number in \[0, 1\]"),
-        ({"max_eval": -2}, "max_eval = -2: expected"),
-        ({"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
-        ({"judge_url": "http://a:b@x", "judge_model": "m"}, "judge_url: expected .* and no key in it"),
-    ],
-)  # fmt: skip
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        Bamboogle(**options)
-
-
 # --- the published files -------------------------------------------------------------------------------
 
 

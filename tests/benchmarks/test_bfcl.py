@@ -30,22 +30,6 @@ def _held_out(task):
 
 
 @pytest.mark.parametrize(
-    ("message", "options"),
-    [
-        (r"'simple',\): expected a list of names among simple_python", {"seed_categories": ("simple",)}),
-        ("v5", {"version": "v5"}),
-        ("seed_fraction", {"seed_fraction": 1.5}),
-        ("reward = 'f1': expected one of exact, graded", {"reward": "f1"}),
-        ("'graded': expected seeds whose calls are not executed",
-         {"reward": "graded", "multi_turn_rule": "turn_state"}),
-    ],
-)  # fmt: skip
-def test_constructor_names_what_is_wrong(message, options):
-    with pytest.raises(ValueError, match=message):
-        BFCL(**options)
-
-
-@pytest.mark.parametrize(
     ("answer", "reason", "valid"),
     [
         ("[weather.get(city='oslo', days=2)]", "", True),

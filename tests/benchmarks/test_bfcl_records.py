@@ -120,13 +120,6 @@ def test_malformed_records_are_named_by_file_and_line(tmp_path, path, changes, m
         load("v4", [name], directory)
 
 
-def test_reference_calls_of_a_whole_conversation_must_parse(tmp_path):
-    directory = bfcl_tasks.write(tmp_path)
-    _edit(directory, MULTI_ANSWERS, 1, {"ground_truth": [["ls("], [], []]})
-    with pytest.raises(ValueError, match="answer.*:2: reference calls do not parse"):
-        load("v4", ["multi_turn_base"], directory, rule=CONVERSATION)
-
-
 def test_turns_that_do_not_fit_their_answer_are_left_out(tmp_path):
     """Another number of turns, and a function that is announced only later."""
     directory = bfcl_tasks.write(tmp_path)

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -206,6 +207,46 @@ def test_a_malformed_task_has_a_verdict(benchmark, answer):
     score = benchmark.score(broken, "[f(a=1)]")
     assert not score.success and not score.valid
     assert isinstance(benchmark.verify(broken), Rejection)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("alfworld", {"grammar": "old"}, "grammar = 'old': expected one of games, put_in_on, move_to"),
+        ("alfworld", {"eval_protocol": "x"}, "eval_protocol = 'x': expected one of step, episode"),
+        ("alfworld", {"eval_splits": ("train",)}, "eval_splits = ('train',): expected a list of names among"),
+        ("alfworld", {"eval_splits": "valid_unseen"}, "eval_splits = 'valid_unseen': expected a list"),
+        ("alfworld", {"eval_splits": ()}, "eval_splits = (): expected some of"),
+        ("alfworld", {"max_steps": 0}, "max_steps = 0: expected an integer of at least 1"),
+        ("alfworld", {"train_steps": 0}, "train_steps = 0: expected an integer of at least 1"),
+        ("alfworld", {"episodes": "yes"}, "episodes = 'yes': expected True or False"),
+        ("alfworld", {"played_on": "paper"}, "played_on = 'paper': expected one of auto, engine, rules"),
+        ("api_bank", {"seed_splits": ("level-4",)}, "seed_splits = ('level-4',): expected a list of names"),
+        ("api_bank", {"eval_splits": "level-1-api"}, "eval_splits = 'level-1-api': expected a list"),
+        ("api_bank", {"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected one of exact, words"),
+        ("bamboogle", {"mode": "open"}, "mode = 'open': expected one of closed_book, search"),
+        ("bamboogle", {"reward": "judge"}, "reward = 'judge': expected one of em, f1, sub_em"),
+        ("bamboogle", {"seed_fraction": -0.1}, "seed_fraction = -0.1: expected a number in [0, 1]"),
+        ("bamboogle", {"max_eval": -2}, "max_eval = -2: expected"),
+        ("bamboogle", {"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
+        ("bamboogle", {"judge_url": "http://a:b@x", "judge_model": "m"}, "and no key in it"),
+        ("bfcl", {"seed_categories": ("simple",)}, "'simple',): expected a list of names among simple_"),
+        ("bfcl", {"version": "v5"}, "BFCL version 'v5': expected one of v3, v4"),
+        ("bfcl", {"multi_turn_rule": "turns"}, "multi_turn_rule = 'turns': expected one of conversation"),
+        ("bfcl", {"seed_fraction": 1.5}, "seed_fraction = 1.5: expected a number"),
+        ("bfcl", {"reward": "f1"}, "reward = 'f1': expected one of exact, graded"),
+        ("bfcl", {"reward": "graded", "multi_turn_rule": "turn_state"},
+         "reward = 'graded': expected seeds whose calls are not executed"),
+        ("travelplanner", {"eval": "test"}, "eval = 'test': expected one of held_out, validation"),
+        ("travelplanner", {"reward": "macro"}, "reward = 'macro': expected one of final, micro"),
+        ("travelplanner", {"seed_fraction": "half"}, "seed_fraction = 'half': expected a number in [0, 1]"),
+        ("travelplanner", {"max_seeds": 1.5}, "max_seeds = 1.5: expected an integer of at least 0"),
+        ("travelplanner", {"prompt_chars": 100}, "prompt_chars = 100: expected an integer of at least 6000"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_named(name, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        registry.make_benchmark(name, **options)
 
 
 @pytest.mark.parametrize("name", WRITERS)

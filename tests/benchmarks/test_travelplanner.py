@@ -307,16 +307,3 @@ def test_hostile_wordings_are_verified_in_bounded_time(bounded, benchmark, wordi
 )
 def test_reasons_are_counted(benchmark, text, reason):
     assert benchmark.score(benchmark.tasks("seed")[0], text).reason == reason
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"eval": "test"}, {"reward": "macro"}, {"seed_fraction": 1.5}, {"seed_fraction": "half"},
-        {"max_seeds": -1}, {"max_eval": 1.5}, {"prompt_chars": 100},
-    ],
-)  # fmt: skip
-def test_bad_options_are_named(option):
-    name, value = next(iter(option.items()))
-    with pytest.raises(ValueError, match=f"{name} = {value!r}: expected"):
-        TravelPlanner(**option)

@@ -32,16 +32,6 @@ ROPES = {
     },
     # The recipe of Qwen's model cards.
     "yarn": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192},
-    "yarn-mscale": {
-        "rope_type": "yarn",
-        "factor": 16.0,
-        "original_max_position_embeddings": 2048,
-        "mscale": 0.7,
-        "mscale_all_dim": 1.3,
-        "beta_fast": 24,
-        "beta_slow": 2,
-        "truncate": False,
-    },
 }
 
 
@@ -58,7 +48,7 @@ MODELS = {
     "qwen2-deep": shape("qwen2", "linear", num_hidden_layers=3, rms_norm_eps=1e-5),
     "qwen2-head_dim": shape("qwen2", "llama3", num_key_value_heads=4, hidden_size=24, head_dim=10),
     "qwen3": shape("qwen3", "yarn", tie_word_embeddings=True),
-    "qwen3-biases": shape("qwen3", "yarn-mscale", attention_bias=True, num_key_value_heads=1),
+    "qwen3-biases": shape("qwen3", "yarn", attention_bias=True, num_key_value_heads=1),
     "llama": shape("llama", rms_norm_eps=1e-5),
     "llama-biases": shape(
         "llama", "linear", attention_bias=True, mlp_bias=True, head_dim=10, tie_word_embeddings=True
@@ -81,9 +71,7 @@ SCALINGS = {
     "llama3-wide": (LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 16}, 131_072),
     "qwen2.5-yarn": ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 32768),
     "qwen3-yarn": (YARN, 40_960),
-    "yarn-betas": (YARN | {"beta_fast": 16, "beta_slow": 2.5, "truncate": False}, 131_072),
-    "yarn-mscale": (YARN | {"factor": 40, "mscale": 0.707, "mscale_all_dim": 1.2}, 131_072),
-    "yarn-one-mscale": (YARN | {"mscale": 0.707}, 131_072),
+    "yarn-betas": (YARN | {"beta_fast": 16, "beta_slow": 2.5}, 131_072),
     "yarn-attention_factor": (YARN | {"attention_factor": 1.5}, 131_072),
     "yarn-of-max": ({"rope_type": "yarn", "factor": 2.0}, 32_768),
     "yarn-no-factor": (YARN | {"factor": None}, 131_072),
@@ -95,7 +83,7 @@ ROPE_POSITIONS = np.concatenate([np.arange(4), np.arange(32_764, 32_768)])
 _FAR = {"rope_theta": 1e6, "max_position_embeddings": 32_768}
 FAR_MODELS = {
     f"{family}-{rope}": shape(family, rope, **_FAR)
-    for family, rope in (("qwen2", "yarn-mscale"), ("llama", "llama3"))
+    for family, rope in (("qwen2", "yarn"), ("llama", "llama3"))
 }
 
 _NARROW = {"hidden_size": 16, "intermediate_size": 24}

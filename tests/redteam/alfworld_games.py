@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import planner, rooms
+from genenv_jax.benchmarks.alfworld import games, rooms
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import COPIES, answers
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
@@ -115,7 +115,7 @@ EXPLOITS = [
     _simulator("a mug that is to be put in a safe", _changed(goal={**_PUT, "place": "safe"}),
                rooms.BAD_GOAL),
     _simulator("nowhere to put it", _changed(goal=_PUT, places={"shelf 1": ["mug 1"]}, closed=[]),
-               planner.UNSOLVABLE),
+               games.UNSOLVABLE),
     _simulator("a number without end", lambda scene, seed: '{"goal": ' + "9" * 9_000 + "}",
                base.UNPARSABLE),
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """ALFWorld: household chores in TextWorld games.
 
 Two protocols:
-  * "step", from the GenEnv paper: see `steps`.
+  * "step", from the GenEnv paper: an expert's games are split into (state, action) pairs, and an answer is
+    right if its command is the expert's.  This needs no engine: `world` has the rules.
   * "episode", the official one: the agent plays the game on the real engine, 50 steps, success = won.
 """
 
@@ -9,26 +10,46 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Mapping
+import pathlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from genenv_jax.benchmarks.alfworld import engine, expert, games, generation, prompts, tasks
-from genenv_jax.benchmarks.alfworld.commands import parse
+from genenv_jax.benchmarks.alfworld import (
+    commands,
+    engine,
+    expert,
+    games,
+    generation,
+    prompts,
+    scoring,
+    tasks,
+)
 from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RulesGame, RunningGame
-from genenv_jax.benchmarks.alfworld.steps import Steps
-from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.options import check_choice, check_integers
+from genenv_jax.benchmarks.base import BAD_TOOLS, Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_names
+from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.wording import letters
 
 STEP, EPISODE = "step", "episode"
 AUTO, ENGINE, RULES = "auto", "engine", "rules"  # values of `played_on`
+_GRAMMAR_TEXT = {
+    commands.PUT_IN_ON: "'put X in/on Y', the texts of json_2.1.1",
+    commands.MOVE_TO: "'move X to Y', the texts of alfworld 0.4",
+}
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class ALFWorld(Steps):
-    """ALFWorld's tasks: single steps, as in `Steps`, and whole games.
+class ALFWorld(Published):
+    """ALFWorld's tasks: single steps of an expert, and whole games.
 
-    Args, besides those of `Steps`:
+    Args, besides those of `Published`:
+      eval_splits: splits to hold out.
+      grammar: "games" (the grammar of each game's own texts: "put X in/on Y" in json_2.1.1), "put_in_on"
+        or "move_to" (texts and rules of the installed alfworld >= 0.4).
+      show_admissible: whether prompts list the possible commands.
       eval_protocol: the kind of held-out tasks, "step" or "episode".
       max_steps: step limit of a held-out episode.
       episodes: train on whole games instead of single steps, both seeds and generated games; see `rooms`.
@@ -45,8 +66,13 @@ class ALFWorld(Steps):
       isolated: games on the engine run in worker processes with a time limit; all else is cheap and bounded.
     """
 
+    name = tasks.NAME
+    max_generation = commands.MAX_TEXT
     worker_needs = ("files",)  # the engine loads copies of Fast Downward's library
 
+    eval_splits: Sequence[str] = ("valid_unseen",)
+    grammar: str = tasks.OWN_GRAMMAR
+    show_admissible: bool = True
     eval_protocol: str = STEP
     max_steps: int = 50
     episodes: bool = False
@@ -55,6 +81,10 @@ class ALFWorld(Steps):
 
     def __post_init__(self):
         super().__post_init__()
+        check_choice("grammar", self.grammar, (tasks.OWN_GRAMMAR, *commands.GRAMMARS))
+        check_names("eval_splits", self.eval_splits, tasks.EVAL_SPLITS)
+        if not self.eval_splits:
+            raise ValueError(f"eval_splits = (): expected some of {', '.join(tasks.EVAL_SPLITS)}")
         check_choice("eval_protocol", self.eval_protocol, (STEP, EPISODE))
         check_choice("played_on", self.played_on, (AUTO, ENGINE, RULES))
         check_integers(1, max_steps=self.max_steps, train_steps=self.train_steps)
@@ -73,12 +103,24 @@ class ALFWorld(Steps):
         # Opens a game; tests replace it.
         opened = RulesGame if on_rules else engine.Engines()
         self.open_game: Callable[[tasks.Game, str], RunningGame] = opened
+        self._games: dict[str, list[tasks.Game]] = {}
         self._index: dict[str, tasks.Game] = {}
 
-    def found(self, split: str) -> list[Task]:
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_games": {}}
+
+    # -- tasks ----------------------------------------------------------------------------------------------
+
+    def load(self, split: str) -> list[Task]:
+        """Seeds come from the training games; those that match held-out tasks are left out."""
+        held_out = self._found("eval")
+        return held_out if split == "eval" else self.sound(self._found("seed"), held_out)
+
+    def _found(self, split: str) -> list[Task]:
         """Whole games if this split is played in episodes, otherwise the expert's steps."""
         if not (self.episodes if split == "seed" else self.eval_protocol == EPISODE):
-            return super().found(split)
+            steps = (game.steps(split, self.likely, self.grammar) for game in self.games(split))
+            return [task for of_game in steps for task in of_game]
         if not self.episodes:
             return [game.task() for game in self.games(split)]
         found = (self._with_room(game, split) for game in self.games(split))
@@ -99,10 +141,45 @@ class ALFWorld(Steps):
             return None
         return game.task(split, **known, **solution)
 
+    @functools.cached_property
+    def likely(self) -> expert.Likelihood:
+        """Where the expert expects objects; computed from the training games only."""
+        return expert.likelihood(game.world() for game in self.games("seed"))
+
+    def games(self, split: str) -> list[tasks.Game]:
+        """The games of "seed" or "eval"; read on first use and kept.
+
+        Raises ValueError naming a malformed file, FileNotFoundError if there are no games.
+        """
+        if split not in self._games:
+            directory = self.directory
+            if split == "seed":
+                found = tasks.training(directory)
+            else:
+                found = [game for part in self.eval_splits for game in tasks.load(directory, part)]
+            if not found:
+                root = directory / tasks.ROOT
+                raise FileNotFoundError(f"{root}: no games to be the {split} split")
+            if self.verify_files:
+                tasks.verify(directory, found)
+            self._games[split] = found
+        return self._games[split]
+
+    @functools.cached_property
+    def directory(self) -> pathlib.Path:
+        """Where the games are; absolute, so it also holds in a process with another working directory."""
+        return tasks.find_directory(self.data_dir).absolute()
+
+    def source(self, task: Task) -> str:
+        return task.answer["game"] or task.id
+
     def canonical(self, task: Task) -> str:
-        """For a game, its room if known, otherwise its id."""
+        """The situation alone: a copy of a held-out one is found even if it changes the list of commands.
+
+        For a game, its room if known, otherwise its id.
+        """
         if not self.is_interactive(task):
-            return super().canonical(task)
+            return letters(task.messages[-1]["content"])
         room = games.known_room(task)
         return letters(room.description()) if room else f"game {task.answer['game']}"
 
@@ -115,41 +192,28 @@ class ALFWorld(Steps):
         return room.wording() if room else super().text(task)
 
     def signature(self, task: Task) -> str:
-        return games.signature(task) if "room" in task.answer else super().signature(task)
+        """The kind of chore and the next verb, or for a game with a room see `games.signature`."""
+        if "room" in task.answer:
+            return games.signature(task)
+        goal, _ = prompts.split_state(task.messages[-1]["content"])
+        verb = task.answer.get("action", "").partition(" ")[0]
+        return " ".join([*generation.asked(goal), verb])
 
     def difficulty(self, task: Task) -> float:
-        """For a game, the number of the expert's commands."""
+        """The number of commands before the situation, or for a game that of the expert's commands."""
+        goal, observations = prompts.split_state(task.messages[-1]["content"])
         if not self.is_interactive(task):
-            return super().difficulty(task)
-        if task.answer.get("plan"):
-            return float(len(task.answer["plan"]))
-        goal, _ = prompts.split_state(task.messages[-1]["content"])
-        return 2.0 + 2 * len(generation.asked(goal))
+            return float(f"\n{observations}".count(f"\n{prompts.COMMAND}"))
+        return float(len(task.answer.get("plan") or ()) or 2 + 2 * len(generation.asked(goal)))
 
-    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        if not self.is_interactive(seed):
-            return super().simulator_messages(seed, statistics)
-        return prompts.room_messages(self.simulator_answer(seed), statistics)
+    # -- the agent ------------------------------------------------------------------------------------------
 
-    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        if not self.is_interactive(task):
-            return super().simulator_answer(task, seed)
-        return json.dumps(task.answer["room"])
-
-    def read(self, text: str, seed: Task) -> Task | Rejection:
-        if not self.is_interactive(seed):
-            return super().read(text, seed)
-        grammar = seed.answer.get("grammar") or self._game(seed).played_in(self.grammar)
-        return games.read(text, seed, grammar, self.likely, self.train_steps)
-
-    def fault(self, task: Task) -> Rejection | None:
-        if not self.is_interactive(task):
-            return super().fault(task)
-        if "texts" not in task.answer:
-            return None  # a game of the data set
-        self._game(task)  # ValueError if its texts do not exist
-        # As in every benchmark, the reference answer is scored: the plan must win.
-        return games.fault(task, self.train_steps) or super(Steps, self).fault(task)
+    def prompt(self, task: Task) -> list[Message]:
+        """For steps only; for a whole game, use `episode`."""
+        spec = task.answer
+        shown = spec.get("admissible", ()) if self.show_admissible else ()
+        grammar = spec.get("grammar", commands.PUT_IN_ON)
+        return prompts.agent_messages(task.messages[-1]["content"], grammar, shown)
 
     def is_interactive(self, task: Task) -> bool:
         return isinstance(task.answer, Mapping) and task.answer.get("kind") == "episode"
@@ -182,38 +246,89 @@ class ALFWorld(Steps):
         return self._index[name]
 
     def agent_answer(self, task: Task) -> str:
-        if not self.is_interactive(task):
-            return super().agent_answer(task)
         return "\n".join(self.agent_answers(task))
 
     def agent_answers(self, task: Task) -> list[str]:
         if not self.is_interactive(task):
-            return super().agent_answers(task)
-        plan = task.answer.get("plan")
-        if plan is None:
+            plan = [task.answer["action"]]
+        elif (plan := task.answer.get("plan")) is None:
             plan = expert.walkthrough(self._game(task).world(self.grammar), self.likely)
         return [f"Action: {command}" for command in plan]
 
     def verdict(self, task: Task, answer: str) -> Score:
         """For a game, the lines of the answer are played as commands."""
         if not self.is_interactive(task):
-            return super().verdict(task, answer)
-        read = parse(answer)
+            return scoring.step_score(task, answer)
+        read = commands.parse(answer)
         with contextlib.closing(self.episode(task)) as episode:
             for command in [answer] if isinstance(read, Rejection) else read:
                 if (score := episode.step(command)) is not None:
                     return score
             return episode.stop()
 
+    # -- the simulator --------------------------------------------------------------------------------------
+
+    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
+        shown = self.simulator_answer(seed)
+        if self.is_interactive(seed):
+            return prompts.room_messages(shown, statistics)
+        return prompts.simulator_messages(shown, seed.answer["grammar"], statistics)
+
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
+        if self.is_interactive(task):
+            return json.dumps(task.answer["room"])
+        goal, observations = prompts.split_state(task.messages[-1]["content"])
+        listed = "\n".join(task.answer["admissible"])
+        return prompts.sections_text(goal, observations, listed, task.answer["action"])
+
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        if not self.is_interactive(seed):
+            return generation.read(text, seed)
+        grammar = seed.answer.get("grammar") or self._game(seed).played_in(self.grammar)
+        return games.read(text, seed, grammar, self.likely, self.train_steps)
+
+    def fault(self, task: Task) -> Rejection | None:
+        """Reasons of `generation.fault` or `games.fault`, BAD_TOOLS, WRONG_ANSWER."""
+        if not self.is_interactive(task):
+            rejection = generation.fault(task) or _too_long(self.prompt(task))
+        elif "texts" in task.answer:
+            self._game(task)  # ValueError if its texts do not exist
+            rejection = games.fault(task, self.train_steps)
+        else:
+            return None  # a game of the data set
+        # As in every benchmark, the reference answer is scored: the plan of a game must win.
+        return rejection or super().fault(task)
+
+    # -- results --------------------------------------------------------------------------------------------
+
+    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
+        return scoring.aggregate(results)
+
     def facts(self) -> dict[str, str]:
-        facts = super().facts()
+        found = self.games("eval")
+        counts = Counter(game.split for game in found)
+        grammars = sorted({game.played_in(self.grammar) for game in found})
+        told = (
+            f"{counts[split]} of {split} (officially {tasks.OFFICIAL_COUNTS[split]})"
+            for split in self.eval_splits
+        )
+        shown = self.show_admissible
         if self.eval_protocol == EPISODE:
             by = "on the engine" if self.isolated else "by our rules"
-            del facts["steps"]
-            steps = f"{self.max_steps} steps"
-            facts["protocol"] = f"whole games {by}, {steps}, success = won, one attempt"
-            if self.episodes:
-                facts["admissible commands"] = "not shown"
+            protocol = f"whole games {by}, {self.max_steps} steps, success = won, one attempt"
+            shown = shown and not self.episodes
+        else:
+            protocol = (
+                "expert steps answered one by one (expert: explorer); right is the expert's own command"
+            )
+        facts = {
+            "protocol": protocol,
+            "grammar": ", ".join(f"{g} ({_GRAMMAR_TEXT[g]})" for g in grammars),
+            "games": f"{tasks.ROOT}: {', '.join(told)}",
+            "admissible commands": "listed in the prompt" if shown else "not shown",
+        }
+        if self.eval_protocol == STEP:
+            facts["steps"] = "by the rules"
         if self.episodes:
             facts["training"] = f"whole games of {self.train_steps} steps, conversations that grow"
         if self.isolated:
@@ -221,3 +336,8 @@ class ALFWorld(Steps):
         elif self._plays:
             facts["engine"] = "none: our rules"
         return facts
+
+
+def _too_long(prompt: Sequence[Message]) -> Rejection | None:
+    length = sum(len(message["content"]) for message in prompt)
+    return Rejection(BAD_TOOLS, f"a prompt of {length} characters") if length > prompts.PROMPT_CHARS else None

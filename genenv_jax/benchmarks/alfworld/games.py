@@ -6,12 +6,13 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from genenv_jax.benchmarks.alfworld import expert, kinds, pddl, planner, rooms, tasks
+from genenv_jax.benchmarks.alfworld import expert, kinds, pddl, rooms, tasks
 from genenv_jax.benchmarks.alfworld.chores import CHORES
 from genenv_jax.benchmarks.alfworld.commands import kind_and_number
 from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import BAD_ANSWER, Rejection, Task
 
+UNSOLVABLE = "unsolvable"  # the expert finds no way
 TOO_MANY_STEPS = "too_many_steps"  # more than an episode allows
 
 # How much of a published game's room the simulator is shown.
@@ -51,24 +52,21 @@ def written_game(task: Task, texts: tasks.Game) -> WrittenGame:
 
 
 def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, Any] | Rejection:
-    """How to win a game, or why it is rejected: UNSOLVABLE, UNDECIDED (`planner`), SOLVED, TOO_MANY_STEPS.
+    """How to win a game, or why it is rejected: SOLVED, UNSOLVABLE, TOO_MANY_STEPS.
 
-    Returns entries of a task's answer: "plan", the expert's commands (`expert.walkthrough`), at most
-    `max_steps`, and "shortest", the shortest plan's length.
+    Returns an entry of a task's answer: "plan", the expert's commands (`expert.walkthrough`), at most
+    `max_steps`.
     """
     if world.won():
         return Rejection(rooms.SOLVED, "the goal is met at the start")
-    shortest = planner.shortest(world)
-    if isinstance(shortest, Rejection):
-        return shortest
     try:
         plan = expert.walkthrough(world, likely)
-    except expert.NoPlan:
-        plan = shortest
+    except expert.NoPlan as error:
+        return Rejection(UNSOLVABLE, str(error))
     if len(plan) > max_steps:
         detail = f"the expert takes {len(plan)}, an episode has {max_steps}"
         return Rejection(TOO_MANY_STEPS, detail)
-    return {"plan": plan, "shortest": len(shortest)}
+    return {"plan": plan}
 
 
 def read(text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_steps: int) -> Task | Rejection:
@@ -123,14 +121,11 @@ def known_room(task: Task) -> rooms.Room | None:
 def compact(world: World) -> rooms.Room | None:
     """The important part of a game, as a room that a simulator could have written.
 
-    It has the places that a shortest plan visits and the objects it handles; then one place of each kind, a
-    second of each, and so on, as many as fit into a short text.  None if no such room has the game's goal.
+    It has the places that an informed expert visits and the objects it handles; then one place of each kind,
+    a second of each, and so on, as many as fit into a short text.  None if no such room has the game's goal.
     """
     goal = world.goal
-    plan = planner.shortest(world)
-    if isinstance(plan, Rejection):
-        return None
-    told = " ".join(plan) + " "
+    told = " ".join(_way(world)) + " "
     kind_of = world.receptacle_kind | world.object_kind
 
     def name(entity: str) -> str:
@@ -160,7 +155,15 @@ def compact(world: World) -> rooms.Room | None:
     if isinstance(room, Rejection):
         return None
     own = _world(room, world.grammar)
-    return None if own.won() or isinstance(planner.shortest(own), Rejection) else room
+    return room if not own.won() and _way(own) else None
+
+
+def _way(world: World) -> list[str]:
+    """The commands of an expert that knows where everything is; none if it cannot win."""
+    try:
+        return expert.walkthrough(world, informed=True)
+    except expert.NoPlan:
+        return []
 
 
 def _world(room: rooms.Room, grammar: str) -> World:

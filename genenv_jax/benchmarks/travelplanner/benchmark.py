@@ -20,20 +20,27 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.headers import part_fault
+from genenv_jax.benchmarks.lenient import parse_lenient
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.travelplanner import generation as generations
 from genenv_jax.benchmarks.travelplanner import prompts, scoring, tasks
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.plans import read_plan, write_plan
+from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import Reference
 from genenv_jax.benchmarks.travelplanner.reward import FINAL, MICRO, score_plan
-from genenv_jax.benchmarks.travelplanner.tasks import query_of
+from genenv_jax.benchmarks.travelplanner.tasks import make_task, query_of
 
 HELD_OUT, VALIDATION = "held_out", "validation"
+TEXT_DIFFERS = "text_differs"  # the text of a query and its fields disagree
+UNSOLVABLE = "unsolvable"  # the planner finds no plan that passes all constraints
 _MIN_PROMPT_CHARS = 6_000
+_MAX_QUERY = 2_000  # characters of the text of a query
+_MAX_DEPTH = 8  # nesting of the JSON in a generation
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -171,24 +178,53 @@ class TravelPlanner(Published):
             prompts.render(shown),
             self.simulator_answer(seed),
             seed.answer["query"],
-            generations.destinations(shown, world),
+            _destinations(shown, world),
             cost,
             statistics,
         )
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        return generations.write(task)
+        """One JSON object with the text of the query and its official fields."""
+        return json.dumps({"query": self.text(task), **task.answer["query"]}, ensure_ascii=False)
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        return generations.read(text, seed)
+        """Reasons: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields)."""
+        record = parse_lenient(text, self.max_generation, _MAX_DEPTH)
+        if isinstance(record, Rejection):
+            return record
+        if not isinstance(record, dict):
+            return Rejection(base.UNPARSABLE, "no JSON object")
+        wording = record.pop("query", None)
+        if rejection := part_fault(wording, "query", _MAX_QUERY):
+            return rejection
+        try:
+            query = Query.from_json(record)
+        except base.MALFORMED as error:
+            return Rejection(base.BAD_ANSWER, str(error)[:200])
+        return make_task(seed.id, wording.strip(), query, seed.answer["reference"])
 
     def fault(self, task: Task) -> Rejection | None:
-        """Some plan made of the rows that the agent is shown must pass all constraints."""
-        if rejection := generations.fault(task, self.world):
-            return rejection
+        """Reasons: TEXT_DIFFERS, BAD_ANSWER, UNSOLVABLE.
+
+        The text must say what the fields say, the seed's reference information must describe the route, and
+        some plan made of the rows that the agent is shown must pass all constraints.
+        """
+        query = query_of(task)
+        try:
+            said = parse_query(self.text(task), self.world.gazetteer)
+        except ValueError as error:
+            return Rejection(TEXT_DIFFERS, str(error)[:200])
+        if said != query:
+            read, given = said.to_json(), query.to_json()
+            fields = [name for name in given if given[name] != read[name]]
+            return Rejection(TEXT_DIFFERS, f"other {', '.join(fields)} in the text"[:200])
+        try:
+            self.world.reference(task)
+        except ValueError as error:
+            return Rejection(base.BAD_ANSWER, str(error)[:200])
         if super().fault(task) is None:
             return None
-        return Rejection(generations.UNSOLVABLE, "no plan passes all constraints")
+        return Rejection(UNSOLVABLE, "no plan passes all constraints")
 
     def canonical(self, task: Task) -> str:
         """The fields without the day of departure and the budget, which are easily changed."""
@@ -234,3 +270,16 @@ class TravelPlanner(Published):
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """An answer that was never judged, for example because its process was lost, is undelivered."""
         return scoring.official_metrics(results, lambda task: self.verdict(task, "").detail)
+
+
+def _destinations(reference: Reference, world: tasks.World) -> str:
+    """The destinations that a variation may have, in words."""
+    names = [city.name for city in reference.cities]
+    found = f"for 3 days and 1 city {' or '.join(names)}"
+    states = {world.database.states.get(name) for name in names}
+    if len(states) == 1 and len(names) > 1:
+        state = states.pop()
+        found += f"; for 5 days and 2 cities the state {state}"
+        if len(names) > 2:
+            found += f"; for 7 days and 3 cities the state {state}"
+    return found

@@ -97,7 +97,7 @@ class World:
         query = query_of(task)
         try:
             reference = self.reference(task)
-        except ValueError:  # a different route, which `generation.fault` rejects
+        except ValueError:  # a different route, which `TravelPlanner.fault` rejects
             reference = None
         if reference is None:
             cities = choose_cities(query, self.database) or [query.dest]

@@ -30,7 +30,7 @@ from genenv_jax.models.huggingface.directory import (
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
 from genenv_jax.models.huggingface.tensors import all_finite, to_host
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
-from genenv_jax.models.rope_scaling import spell_rope
+from genenv_jax.models.rope import spell_rope
 from genenv_jax.typing import Array, Params
 
 MAX_SHARD_BYTES = 5_000_000_000
