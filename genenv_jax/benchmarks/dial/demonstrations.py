@@ -44,8 +44,8 @@ Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 _RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
 # Shares of variations with -1, 0, +1, +2 calls relative to their seed.
 _MORE_CALLS = (0.15, 0.25, 0.35, 0.25)
-# Variations of each depth to choose from where a success rate is asked for.  Where calls are right in .1 or .9
-# of the cases, rates asked for and chosen correlate by .78; with one variation of each depth by .48.
+# Variations of each depth to choose from where a success rate is asked for.  Where calls are right in .1 or
+# .9 of the cases, rates asked for and chosen correlate by .78; with one variation of each depth by .48.
 _TRIED = 6
 _RENAMED = 0.2  # share of Dial's demonstrations with renamed tools
 _REFUSED = 0.03  # share of the answers in turns that the environment refuses
