@@ -101,12 +101,12 @@ class Coevolution:
         shares = config.agent.base_share, config.agent.replay_share
         self.mixture = Mixture(seeds.tasks, asked, *shares, buffer, config.seed)
         self.agent_trainer = AgentTrainer(agent, benchmark, scorer, session, rounds)
-        self.objective = objective = Objective(config.curriculum, config.simulator, benchmark)
+        self.objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(simulator, benchmark, session)
         at_once = config.sampling.batch_size or config.evaluation.batch_size
         self.held_out = HeldOut(config.evaluation, agent, eval_tasks, benchmark, scorer, session, at_once)
         session.register(settings=settings, source=self.source, verifier=verifier)
-        session.register(skills=objective.skill_rates, replay=buffer)
+        session.register(replay=buffer)
         session.register_players(agent=agent, simulator=simulator)
         if weights:
             settings.write(start, own)
@@ -173,7 +173,7 @@ class Coevolution:
         interaction = self.agent_trainer.step(number, items, before)
 
         # 1. p̂ and R_env of each task, then 2. filter, weights and RWR on the simulator.
-        self.objective.assign(batch, changed=number % rounds == 0)
+        self.objective.assign(batch)
         update = self.simulator_trainer.step(number, batch)
 
         # 3. Aggregation into D_train and D_env, and statistics for the next round.

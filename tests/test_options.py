@@ -42,8 +42,8 @@ OPTIONS = {
         "agent.base_share": 0.2, "curriculum.growth.share": 0.5, "evaluation.reroll": 4,
         "simulator.mixture": 0.25, "verification.near_duplicate": 0.8, "verification.pool_epochs": 2,
     },
-    "success rates of skills": {
-        "simulator.success_rate_over": "skill", "simulator.coverage": 0.5, "agent.replay_share": 0.4,
+    "coverage, replay": {
+        "simulator.coverage": 0.5, "agent.replay_share": 0.4,
         "verification.admit": "parsed", "limits.response_buckets": (3, 12),
     },
     "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.method": "grpo"},

@@ -27,8 +27,7 @@ class SimulatorConfig(PlayerConfig):
       updates_per_epoch: rounds of an epoch: fresh tasks, the agent's attempts, an update of the simulator;
         the last also updates the agent.  Metrics are the last one's.
       rwr_temperature: λ in exp(λ R_env).
-      success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2), over each "task", or the mean
-        over the task's skills ("skill") of their recent success rates (`tasks.skill_rates`).
+      success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2) or over each "task".
       method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean;
         "hindsight": every attempted task under a prompt that asks for the success rate it turned out to have,
         while new tasks are asked for at α (`trainers.simulator.Hindsight`).
@@ -46,7 +45,7 @@ class SimulatorConfig(PlayerConfig):
     variations: int = within(4, 1, 2**12)
     updates_per_epoch: int = within(1, 1, 1000)
     rwr_temperature: float = within(1.0, 0)
-    success_rate_over: str = choice("batch", "task", "skill")
+    success_rate_over: str = choice("batch", "task")
     method: str = choice("rwr", "grpo", "hindsight")
     random_rates: float = within(0.1, 0, 1)
     coverage: float = within(0.0, 0)

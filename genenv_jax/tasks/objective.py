@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from genenv_jax.benchmarks.base import Benchmark, skills
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.rl import rewards
@@ -14,7 +12,6 @@ from genenv_jax.rl.weights import coverage_weights
 from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.growth import GrowthConfig
-from genenv_jax.tasks.skill_rates import SkillRates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,41 +41,26 @@ class Objective:
       curriculum: `config.curriculum`.
       simulator: `config.simulator`.
       benchmark: says which skills a task asks for.
-    Attributes:
-      skill_rates: the agent's success rate by skill, part of the run's state.
     """
 
     def __init__(self, curriculum: CurriculumConfig, simulator: SimulatorConfig, benchmark: Benchmark):
         self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
-        self.skill_rates = SkillRates(benchmark)
 
-    def assign(self, batch: TaskBatch, changed: bool = True) -> None:
-        """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight.
-
-        changed: whether the agent has been updated since the attempts at the batch before.
-        """
+    def assign(self, batch: TaskBatch) -> None:
+        """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight."""
         attempted, c = [g for g in batch.generations if g.attempts], self._curriculum
-        self.skill_rates.record(((g.task, g.attempts, g.successes) for g in attempted), changed)
         groups: dict[int, list[Generation]] = {}
         for g in attempted:
             groups.setdefault(g.row, []).append(g)
         for g in attempted:
-            rates = self._rates(g, groups[g.row])
-            g.p_hat = float(rates.mean())
-            g.r_env = float(rewards.curriculum_reward(rates, c.alpha, c.beta).mean())
+            pooled = groups[g.row] if self._simulator.success_rate_over == "batch" else [g]
+            counts = sum(g.successes for g in pooled), sum(g.attempts for g in pooled)
+            g.p_hat = float(rewards.success_rate(*counts))
+            g.r_env = float(rewards.curriculum_reward(g.p_hat, c.alpha, c.beta))
         if not self._simulator.asks:
             passes = rewards.difficulty_filter([g.p_hat for g in attempted], c.alpha, c.k_min)
             attempted = [g for g, keep in zip(attempted, passes, strict=True) if keep]
         self._weigh(attempted)
-
-    def _rates(self, g: Generation, of_seed: Sequence[Generation]) -> np.ndarray:
-        """The success rates that p̂ and R_env of a generation are means of."""
-        over = self._simulator.success_rate_over
-        if over == "skill":
-            return self.skill_rates.of(g.task)
-        pooled = of_seed if over == "batch" else [g]
-        counts = sum(g.successes for g in pooled), sum(g.attempts for g in pooled)
-        return rewards.success_rate(*counts)
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
         """Sets weights: all alike where the prompt says how hard a task is, else by R_env."""

@@ -1,7 +1,6 @@
 """p̂, R_env, filter and weights of an epoch's generations."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -60,25 +59,6 @@ def test_hindsight_takes_every_attempted_task_alike():
     found = assigned(COUNTS, {"k_min": 0.0}, method="hindsight", rwr_temperature=9.0)
     assert [g.weight for g in found] == [1, 1, 1, 1, 0]
     assert [g.turned_out for g in found[:4]] == [SeedStatistics(10, k, ASKED) for k in (5, 4, 9, 6)]
-
-
-def test_the_success_rate_of_a_tasks_skills():
-    """Pooled over all tasks that need a skill, in all epochs, of which older ones count less."""
-    objective = Objective(CurriculumConfig(), SimulatorConfig(success_rate_over="skill"), TOY)
-    texts = ("red", "blue!")  # two skills, in turn
-    for counts, expected in (
-        (COUNTS, [(1 + 5 + 9) / (2 + 20), (1 + 4 + 6) / (2 + 20)] * 2),
-        (COUNTS[:1], [(1 + 7 + 5) / (2 + 10 + 10)]),
-    ):
-        batch = batch_of(counts, texts)
-        objective.assign(batch)
-        attempted = batch.generations[: len(expected)]
-        assert [g.p_hat for g in attempted] == pytest.approx(expected)
-        assert [g.r_env for g in attempted] == pytest.approx(np.exp(-2 * (np.array(expected) - 0.5) ** 2))
-    again = Objective(CurriculumConfig(), SimulatorConfig(), TOY).skill_rates
-    again.restore(json.loads(json.dumps(objective.skill_rates.state())))
-    assert again.of(TOY.task("x", "red")) == objective.skill_rates.of(TOY.task("x", "red"))
-    assert again.of(TOY.task("x", "another length")) == [0.5]  # never attempted
 
 
 KINDS = ("abc", "red", "a")  # of lengths 3, 3 and 1: two kinds
