@@ -30,7 +30,9 @@ def test_figures_are_written_and_hold_ink(reported):
 
 
 def test_p_hat_has_mean_band_and_quartiles(run, saved, tmp_path):
-    (axes,) = drawn(saved, run, tmp_path)["p_hat"].axes
+    figure = drawn(saved, run, tmp_path)["p_hat"]
+    (axes,) = figure.axes
+    assert legend(figure) == ["target 0.4 to 0.6"]  # below the axes, where no curve is
     (line,) = axes.lines
     assert dict(zip(*line.get_data(), strict=True)) == run.series("generated/p_hat_mean")
     (band,) = axes.patches
@@ -75,6 +77,30 @@ def test_training_by_epoch_follows_the_run(run, saved, tmp_path):
         "Training reward",
         "Drift of the simulator",
     ]
+
+
+def test_counts_have_whole_ticks_and_zeros_an_axis_from_zero(saved, tmp_path):
+    counts = ("generated/solved_all", "generated/solved_none")
+    run = run_of(metrics={step: {counts[0]: 0.0, counts[1]: float(step)} for step in (1, 2)})
+    zeros, few = drawn(saved, run, tmp_path)["solved"].axes
+    assert zeros.get_ylim() == (0, 1)
+    for axes in (zeros, few):
+        assert all(tick == int(tick) for tick in axes.get_yticks())
+
+
+def test_one_epoch_has_one_tick(saved, tmp_path):
+    run = run_of(metrics={2: {"agent/reward_mean": 0.5}})
+    (axes,) = drawn(saved, run, tmp_path)["reward"].axes
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [2]
+
+
+@pytest.mark.parametrize(("labels", "columns"), [(3, 3), (4, 2), (7, 3)])
+def test_a_legend_has_rows_of_about_equal_length(labels, columns):
+    figure = figures.Figure(figsize=(5.2, 3))
+    handles = [figures.Line2D([], [], label="an arm's name") for _ in range(labels)]
+    figures._legend_below(figure, handles)
+    assert figure.legends[0]._ncols == columns
 
 
 def test_what_was_not_recorded_is_not_drawn_and_older_figures_go(tmp_path):
