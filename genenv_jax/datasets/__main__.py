@@ -23,7 +23,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command line; `argv` excludes the program name.  Exits with status 2 on a user error."""
     benchmarks = data_files.names()
     versioned = [f"{name}/{v}" for name in benchmarks for v in _VERSIONS.get(name, ())]
-    names = f"one of {', '.join([*benchmarks, *versioned])}"
+    latest = "".join(f"; {name} is {name}/{versions[0]}" for name, versions in _VERSIONS.items())
+    names = f"one of {', '.join([*benchmarks, *versioned])}{latest}"
     parser = cli.Parser(
         prog="genenv datasets",
         description=__doc__,

@@ -69,7 +69,10 @@ def evaluate_agent(
         "benchmark": benchmark.name,
         "model": model,
         "tasks": str(len(tasks)),
-        **{f"{mode} answers a task": str(samples) for mode, (samples, _) in modes.items()},
+        **{
+            f"{mode} answers a task": f"{samples}" + (f" at temperature {heat:g}" if heat else "")
+            for mode, (samples, heat) in modes.items()
+        },
         "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
         **benchmark.about(),
         **made_with(config, jax.devices() if isinstance(chat_model, Policy) else ()),
@@ -136,7 +139,7 @@ def _write(
     results = {
         "about": dict(about),
         "metrics": found,
-        "intervals": f"95 % bootstrap over tasks, {RESAMPLES} resamples; Wilson's where these agree",
+        "intervals": f"95 % bootstrap over tasks, {RESAMPLES:,} resamples; Wilson's where all agree",
     }
     write_json(out / "results.json", results)  # the main split first
     write_evaluation_page(out)

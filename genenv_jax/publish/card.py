@@ -27,9 +27,10 @@ from genenv_jax.run.metrics import read_steps
 PAPER = "arxiv:2512.19682"  # the hub turns such a tag into a link
 BIBTEX = """\
 @article{guo2025genenv,
-  title   = {{GenEnv}: Difficulty-Aligned Co-Evolution Between {LLM} Agents and Environment Simulators},
-  author  = {Guo, Jiacheng and Yang, Ling and Chen, Peter and Xiao, Qixin and Wang, Yinjie and Juan, Xinzhe
-             and Qiu, Jiahao and Shen, Ke and Wang, Mengdi},
+  title   = {{GenEnv}: Difficulty-Aligned Co-Evolution Between {LLM} Agents
+             and Environment Simulators},
+  author  = {Guo, Jiacheng and Yang, Ling and Chen, Peter and Xiao, Qixin and Wang, Yinjie
+             and Juan, Xinzhe and Qiu, Jiahao and Shen, Ke and Wang, Mengdi},
   journal = {arXiv preprint arXiv:2512.19682},
   year    = {2025}
 }"""
@@ -70,7 +71,7 @@ def of_run(
         "modes": config.evaluation.modes(),
         "written": _of_epochs(metrics) if role == "simulator" else None,
         "spent": {"epochs": last["step"]}
-        | {f"{name} in all": value for name, value in totals.items() if value is not None}
+        | {f"{name} in all": f"{value:,.0f}" for name, value in totals.items() if value is not None}
         | {"seed": config.seed},
     }
     found = {"card": _render(role, config, start, context)}
@@ -223,7 +224,7 @@ def _code(name: str) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _sources(benchmark: str) -> tuple[list[tuple[str, int, str]], str]:

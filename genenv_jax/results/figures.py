@@ -72,8 +72,8 @@ CAPTIONS = {
     "temperature 1). Epoch 0 is before training.",
     "reward": "The agent's mean reward on its training tasks, and the simulator's KL to its start. "
     "The reward follows the difficulty of the tasks: an agent may learn while it stays the same.",
-    "p_hat": f"Mean success rate {P_HAT} of the generated tasks. Grey: the band α ± k_min. Vertical "
-    "lines: quartiles over the tasks of one run, or 95 % intervals over the seeds of an arm.",
+    "p_hat": f"Mean success rate {P_HAT} of the generated tasks. Grey: the target, curriculum.alpha ± "
+    "k_min. Vertical lines: quartiles over the tasks of one run, or 95 % intervals over the seeds of an arm.",
     "solved": "Tasks that have no gradient, since all attempts solve them or none does.",
     "steering": "Tasks whose prompts asked for a success rate. Left: what the last epochs' tasks had, "
     "as mean and quartiles, against what was asked for. Right: the correlation of both, by epoch.",
@@ -176,8 +176,8 @@ def _training(arms: Arms) -> dict[str, Callable[[], Figure | None]]:
     return makers | {"p_hat": functools.partial(_p_hat, arms)}
 
 
-def _by_epoch(arms: Arms, name: str) -> Figure | None:
-    """The panels of one figure; None if no run recorded any of them."""
+def _by_epoch(arms: Arms, name: str, handles: Sequence[Any] = ()) -> Figure | None:
+    """The panels of one figure; None if no run recorded any of them.  handles: more of its legend."""
     recorded = {
         metric for _, runs in arms.values() for run in runs for of in run.metrics.values() for metric in of
     }
@@ -192,20 +192,22 @@ def _by_epoch(arms: Arms, name: str) -> Figure | None:
         _epoch_axis(axes, label=bottom)
         if name in _FROM_ZERO:
             axes.set_ylim(0, 1.05 * axes.dataLim.ymax or None)
-    _legend(figure, arms)
+        if label.endswith("per epoch"):
+            axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+    _legend(figure, arms, handles)
     return figure
 
 
 def _p_hat(arms: Arms) -> Figure | None:
-    figure = _by_epoch(arms, "p_hat")
     runs = [run for _, of in arms.values() for run in of]
     bands = {run.band for run in runs}
-    if figure and len(bands) == 1 and (band := bands.pop()):
+    band = bands.pop() if len(bands) == 1 else None
+    shown = [Patch(color=_BAND, label=f"target {band[0]:.3g} to {band[1]:.3g}")] if band else []
+    figure = _by_epoch(arms, "p_hat", shown)
+    if figure and band:
         for axes in figure.axes:
             axes.axhspan(*band, color=_BAND, zorder=0, linewidth=0)
             axes.set_ylim(0, 1)
-        label = f"target {band[0]:.3g} to {band[1]:.3g}"
-        axes.legend(handles=[Patch(color=_BAND, label=label)], loc="upper right", frameon=True)
     if figure and len(runs) == 1:
         values = collections.defaultdict(list)
         for task in runs[0].tasks:
@@ -235,6 +237,8 @@ def _lines(axes: Axes, arms: Arms, name: str) -> None:
         if band is not None:
             shift = 0.36 * (2 * index + 1 - len(curves)) / (2 * len(curves))
             axes.vlines(steps + shift, *band, color=style["color"], alpha=0.35, linewidth=0.9)
+    if axes.dataLim.ymax == 0:  # all of it
+        axes.set_ylim(0, 1)
 
 
 # -- of a run ----------------------------------------------------------------------------------------------
@@ -342,15 +346,16 @@ def _validation(results: Results, arms: Arms) -> Figure:
             x = results.horizon * (1.02 + 0.09 * index / max(1, len(arms) - 1))
             axes.vlines(x, *interval, color=style["color"], linewidth=1.3)
             axes.plot(x, mean[-1], "_", color=style["color"], markersize=4)
+    threshold = []
     if results.threshold is not None:
-        axes.axhline(results.threshold, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
-        label = f" final score of {shown_in_figure(results.suite.threshold_arm)}"
-        axes.text(0, results.threshold, label, color=GREY, va="bottom")
+        label = f"final score of {shown_in_figure(results.suite.threshold_arm)}"
+        look = {"color": GREY, "linewidth": 0.8, "linestyle": ":"}
+        threshold = [axes.axhline(results.threshold, zorder=1, label=label, **look)]
     axes.set_title(shown_in_figure(f"Held-out {results.primary.title}", 60))
     _cost_axis(axes, results)
     axes.set_xlim(right=results.horizon * 1.13)
-    axes.set_ylabel(shown_in_figure(results.primary.name))
-    _legend(figure, arms)
+    axes.set_ylabel(shown_in_figure(results.primary.name.replace("_", " ")))
+    _legend(figure, arms, threshold)
     return figure
 
 
@@ -470,21 +475,23 @@ def arm_style(results: Results, arm: str) -> dict[str, Any]:
     }
 
 
-def _legend(figure: Figure, arms: Arms) -> None:
-    if len(arms) > 1:
-        handles = [Line2D([], [], label=shown_in_figure(a), **arms[a][0]) for a in arms]
+def _legend(figure: Figure, arms: Arms, more: Sequence[Any] = ()) -> None:
+    """The arms, if there are several, and more."""
+    lines = [Line2D([], [], label=shown_in_figure(a), **arms[a][0]) for a in arms if len(arms) > 1]
+    if handles := [*lines, *more]:
         _legend_below(figure, handles)
 
 
 def _legend_below(figure: Figure, handles: Sequence[Any]) -> None:
     """A legend below all axes, in as many columns as fit."""
     longest = max(len(handle.get_label()) for handle in handles)
-    columns = max(1, min(len(handles), int(figure.get_figwidth() * 14 / (longest + 6))))
+    most = max(1, int(figure.get_figwidth() * 14 / (longest + 6)))
+    columns = math.ceil(len(handles) / math.ceil(len(handles) / most))  # rows of about equal length
     figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
 def _epoch_axis(axes: Axes, label: bool = True) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(9, integer=True, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(9, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     if label:
         axes.set_xlabel("epoch")
 

@@ -7,10 +7,11 @@ import functools
 import hashlib
 import os
 import pathlib
+import re
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from genenv_jax.results.untrusted import bounded
 from genenv_jax.system.keys import visible
@@ -48,6 +49,11 @@ def data_uri(path: str | os.PathLike[str]) -> str:
     return f"data:image/png;base64,{data}"
 
 
+def _cell(text: Any) -> Markup:
+    """Text of a table's cell, in which an interval is not broken."""
+    return Markup(re.sub(r", (?=[^\[\]]*\])", ",&nbsp;", escape(visible(str(text)))))
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -58,7 +64,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"bounded": bounded, "data_uri": data_uri, "width": width}
+    environment.filters |= {"bounded": bounded, "cell": _cell, "data_uri": data_uri, "width": width}
     # The only script; the pages' Content-Security-Policy allows it by its hash.
     script = _TEMPLATES.joinpath("browse.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")

@@ -231,9 +231,9 @@ def _headline(results: Results) -> Table:
     notes = (
         f"Held-out {results.primary.split.replace('_', ' ')}, mean [95 % bootstrap interval over seeds]. "
         f"AUC, the primary number: mean height of the curve over the first R = {results.horizon:,.0f} "
-        f"{_unit(results)}, which all runs have reached. Final: at R, interpolated between evaluations. "
-        "CVaR: mean of the worst fifth of the strata (runs record no success by task), at R. "
-        "Intervals of few seeds are too narrow: with 8, they cover about 90 %."
+        f"{_unit(results)}, which all runs have reached; IQM: its interquartile mean. Final: at R, "
+        "interpolated between evaluations. CVaR: mean of the worst fifth of the strata (runs record no "
+        "success by task), at R. Intervals of few seeds are too narrow: with 8, they cover about 90 %."
     )
     table = _by_arm(results, "Held-out scores", columns, notes)
     arm, auc, *others = table.header
@@ -376,7 +376,8 @@ def _by_seed(results: Results) -> Table:
     for arm in results.runs:
         values = results.score(arm, f"auc/{results.primary.key}")
         rows.append((arm, *(f"{values[s]:.3f}" if s in values else "–" for s in seeds)))
-    return Table("AUC by seed", ("arm", *(f"seed {s}" for s in seeds)), rows, "What is compared.")
+    header = ("arm", *(f"seed {s}" for s in seeds))
+    return Table("AUC by seed", header, rows, "What the main contrasts compare.")
 
 
 # -- contrasts -------------------------------------------------------------------------------------------
@@ -387,7 +388,8 @@ def _main(results: Results) -> Table:
     notes = (
         "Paired over seeds, in AUC. p: exact two-sided sign-flip test (drawn for more than "
         f"{statistics.EXACT_LIMIT} seeds); Holm p: adjusted over the {len(results.suite.contrasts)} "
-        "contrasts that were fixed beforehand. P(first > second): probability of improvement, unpaired."
+        "contrasts that were fixed beforehand. [95 % t]: Student's interval. P(first > second): probability "
+        "of improvement, unpaired."
     )
     return Table("Main contrasts", (*_CONTRAST, "Holm p"), rows, notes)
 
@@ -407,8 +409,8 @@ def _secondary(results: Results) -> Table:
 def _exploratory(results: Results) -> Table:
     rows = [_contrast_row(c) for c in exploratory_contrasts(results)]
     notes = (
-        f"The other {len(rows)} pairs, for exploration: with so many comparisons, some p below 0.05 are "
-        "expected by chance."
+        "All other pairs of arms, for exploration: with many comparisons, some p below 0.05 are expected by "
+        "chance."
     )
     return Table("Other contrasts (not adjusted)", _CONTRAST, rows, notes)
 

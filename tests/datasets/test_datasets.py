@@ -172,6 +172,7 @@ def test_files_that_are_missing_or_empty_are_named(files, datasets):
 def test_the_command_says_mistakes_in_one_line(tmp_path, datasets, monkeypatch):
     for name in ("nothing", "bfcl/v2", "bamboogle/v4"):
         assert datasets(name).startswith(f"error: --name={name}: expected one of alfworld, api_bank,")
+        assert "bfcl/v4, bfcl/v3; bfcl is bfcl/v4;" in datasets(name)
     assert datasets("bfcl", tmp_path / "no").startswith("error: --manual_dir: ")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)

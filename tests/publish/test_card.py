@@ -76,11 +76,11 @@ def test_what_a_page_says_of_the_command(tmp_path, monkeypatch, given, shown):
 
 def test_the_scores_are_those_of_metrics(make):
     found = ModelCard(make()["card"])
-    assert "| `eval/test/greedy/accuracy` | 0.2500 | 0.3333 |" in found.text
+    assert "| `eval/test/greedy/accuracy` | 0.250 | 0.333 |" in found.text
     assert "| `eval/test/sampled/accuracy` | – | – |" in found.text
     assert "depth_1" not in found.text  # parts of an accuracy
     assert "after epoch 2" in found.text and "4 tasks that were not trained on" in found.text
-    for line in ("epochs: 2", "rollouts in all: 320", "tokens in all: 40960", "commit: `c0ffee`"):
+    for line in ("epochs: 2", "rollouts in all: 320", "tokens in all: 40,960", "commit: `c0ffee`"):
         assert f"- {line}\n" in found.text
     assert "config.agent.group_size = 4  (default: 8)\n" in found.text
     assert "ab" * 32 in found.text and "nothing is downloaded" in found.text
@@ -91,9 +91,9 @@ def test_a_category_with_markdown_is_one_cell(make, tmp_path, category):
     """Read back as GitHub does: pipes part cells even within code."""
     name = f"eval/test/greedy/accuracy_{category}"
     write_jsonl(tmp_path / "metrics.jsonl", [{"step": step, name: 0.5} for step in (0, 1)])
-    (row,) = [line for line in make()["card"].splitlines() if "0.5000" in line]
+    (row,) = [line for line in make()["card"].splitlines() if "0.500" in line]
     _, cell, *values = (part.strip() for part in row.split("|"))
-    assert values == ["0.5000", "0.5000", ""]
+    assert values == ["0.500", "0.500", ""]
     if cell.startswith("`"):
         assert cell == f"`{name}`" and "`" not in category
     else:
@@ -166,8 +166,8 @@ def test_adapters_have_a_card_of_their_own(make):
 def test_the_simulator(make):
     text = make("simulator")["card"]
     assert "| of an epoch | epoch 1 | epoch 2 |" in text
-    assert "| `generated/valid_share` | 0.5000 | 0.7500 |" in text
-    assert "| `generated/p_hat_mean` | 0.1250 | – |" in text
+    assert "| `generated/valid_share` | 0.500 | 0.750 |" in text
+    assert "| `generated/p_hat_mean` | 0.125 | – |" in text
     assert "not trained: it is the base" not in text
     for still in ({"tasks.source": "static"}, {"simulator.train": False}):
         assert "not trained: it is the base" in make("simulator", **still)["card"]

@@ -30,7 +30,9 @@ def test_figures_are_written_and_hold_ink(reported):
 
 
 def test_p_hat_has_mean_band_and_quartiles(run, saved, tmp_path):
-    (axes,) = drawn(saved, run, tmp_path)["p_hat"].axes
+    figure = drawn(saved, run, tmp_path)["p_hat"]
+    (axes,) = figure.axes
+    assert legend(figure) == ["target 0.4 to 0.6"]  # below the axes, where no curve is
     (line,) = axes.lines
     assert dict(zip(*line.get_data(), strict=True)) == run.series("generated/p_hat_mean")
     (band,) = axes.patches
@@ -82,19 +84,38 @@ def test_what_was_asked_for_stands_against_what_was_delivered(saved, tmp_path):
     asked = lambda epoch, rate, p_hat: generation(  # noqa: E731
         epoch, 0, p_hat=p_hat, context_success_at="asked", context_success_rate=rate
     )
-    tasks = [
-        asked(9, 0.2, 0.1),
-        asked(8, 0.2, 0.4),
-        asked(9, 0.7, 0.8),
-        asked(1, 0.7, 0.0),
-        asked(9, 0.7, None),
-    ]
+    tasks = [asked(9, 0.2, 0.1), asked(8, 0.2, 0.4), asked(9, 0.7, 0.8)]
+    tasks += [asked(1, 0.7, 0.0), asked(9, 0.7, None)]
     run = run_of(*tasks, generation(9, 1, p_hat=0.5), metrics={9: {"generated/asked_correlation": 0.6}})
     left, right = drawn(saved, run, tmp_path)["steering"].axes
     means = {float(x): float(y) for line in left.lines[:-1] for x, y in zip(*line.get_data(), strict=True)}
     assert means == pytest.approx({0.2: 0.25, 0.7: 0.8})
     assert left.get_title("left") == "Epochs 5 to 9 (n = 3)"
     assert right.lines[0].get_ydata().tolist() == [0.6]
+
+
+def test_counts_have_whole_ticks_and_zeros_an_axis_from_zero(saved, tmp_path):
+    counts = ("generated/solved_all", "generated/solved_none")
+    run = run_of(metrics={step: {counts[0]: 0.0, counts[1]: float(step)} for step in (1, 2)})
+    zeros, few = drawn(saved, run, tmp_path)["solved"].axes
+    assert zeros.get_ylim() == (0, 1)
+    for axes in (zeros, few):
+        assert all(tick == int(tick) for tick in axes.get_yticks())
+
+
+def test_one_epoch_has_one_tick(saved, tmp_path):
+    run = run_of(metrics={2: {"agent/reward_mean": 0.5}})
+    (axes,) = drawn(saved, run, tmp_path)["reward"].axes
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [2]
+
+
+@pytest.mark.parametrize(("labels", "columns"), [(3, 3), (4, 2), (7, 3)])
+def test_a_legend_has_rows_of_about_equal_length(labels, columns):
+    figure = figures.Figure(figsize=(5.2, 3))
+    handles = [figures.Line2D([], [], label="an arm's name") for _ in range(labels)]
+    figures._legend_below(figure, handles)
+    assert figure.legends[0]._ncols == columns
 
 
 def test_what_was_not_recorded_is_not_drawn_and_older_figures_go(tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 
 from matplotlib import image as matplotlib_image
 
+from genenv_jax.results.figures import draw_suite
 from genenv_jax.results.pages import facts, shared_settings, write_suite_page
 from genenv_jax.results.suites import load_results, run_dir
 from genenv_jax.results.tables import suite_tables
@@ -45,6 +46,13 @@ def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_p
     assert "<b>" not in page.read_text()
     assert "<b>$random\\|" in (out / "tables.md").read_text()
     assert "random seed 1" in summary and "[0." not in summary
+
+
+def test_the_threshold_is_named_in_the_legend_where_no_curve_is(results, saved, tmp_path):
+    draw_suite(results, tmp_path)
+    figure = saved["validation"]
+    assert figure.legends[0].get_texts()[-1].get_text() == "final score of random"
+    assert not figure.axes[0].texts
 
 
 def test_what_the_numbers_rest_on(results):
