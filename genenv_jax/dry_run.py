@@ -8,22 +8,37 @@ import dataclasses
 import math
 import pathlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
 
 from genenv_jax.coevolve import Coevolution
-from genenv_jax.config import Config
+from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface, platform
 from genenv_jax.models.platform import size_text
 from genenv_jax.parallel import processes
-from genenv_jax.players import offload
+from genenv_jax.players import build, offload
+from genenv_jax.players.agent import Agent
 from genenv_jax.players.player import recomputes
+from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.workdir import RunSettings
 from genenv_jax.system.ownership import RUN, refuse_other
 from genenv_jax.tasks.sources import TasksConfig
+
+# What needs less memory, in the order in which it is tried.
+_SMALLER: tuple[Mapping[str, Any], ...] = (
+    {"memory.moments": "bfloat16"},
+    {"memory.moments": "bfloat16", "memory.offload": "player"},
+    {"memory.moments": "bfloat16", "memory.offload": "phase"},
+    {"lora.rank": 32},
+    {"lora.rank": 32, "memory.offload": "phase"},
+)
+NO_FIT = "too large"
 
 
 def overview(config: Config, run: Coevolution) -> dict[str, str]:
@@ -76,7 +91,7 @@ def _evaluations(config: Config, run: Coevolution) -> str:
 
 
 def _costs(config: Config, run: Coevolution) -> dict[str, str]:
-    """Title to text: upper bounds on optimiser steps and tokens, and memory."""
+    """Title to text: upper bounds on optimiser steps and tokens."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
     asked, learns, rounds = run.mixture.asked, config.trains_simulator, s.updates_per_epoch
     agent_steps = -(-most // c.minibatch_size) * c.update_epochs
@@ -95,18 +110,18 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
         "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "
         "limit: sampled, scored by the reference, and three times in each update",
-        "memory": _memory(run, bases=2 if config.separate_start else 1),
     }
 
 
-def _memory(run: Coevolution, bases: int) -> str:
-    default = jax.devices()[0].default_memory().kind
+def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> tuple[str, int]:
+    """In words, and in bytes, what each device holds in the largest phase beside temporaries of programs."""
+    bases, default = 2 if config.separate_start else 1, jax.devices()[0].default_memory().kind
 
     def held(phase: str) -> collections.Counter[str]:
         """Bytes on each device in a phase, by kind of memory."""
-        run.agent.load_for(phase)
+        agent.load_for(phase)
         kinds: collections.Counter[str] = collections.Counter()
-        trees = *[run.agent.reference.params] * bases, run.agent.state, run.simulator.state
+        trees = *[agent.reference.params] * bases, agent.state, simulator.state
         for x in jax.tree.leaves(trees):
             size = math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
             here = x.sharding.memory_kind in (None, "device", default)
@@ -116,14 +131,15 @@ def _memory(run: Coevolution, bases: int) -> str:
     kinds = max(map(held, offload.NEEDS), key=lambda kinds: kinds[default])
     state = kinds.pop(default)
     elsewhere = "".join(f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items()))
-    cache = run.agent.sampler.cache_bytes / run.mesh.size
+    cache = agent.sampler.cache_bytes / mesh.size
     there = platform.device_memory()
     excess = f", MORE than the {size_text(there)} here" if state + cache > there else ""
-    return (
+    text = (
         f"at most {size_text(state)} of weights and moments + {size_text(cache)} of the agent's key-value "
         f"cache = {size_text(state + cache)} on each device{excess}{elsewhere}; programs need more, for a "
         "TPU: python launch/aot_check.py --config=..."
     )
+    return text, state + cache
 
 
 def outcome(config: Config, workdir: str) -> dict[str, str]:
@@ -141,6 +157,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
 
     It trains nothing, leaves no files, and neither reads nor fetches weights.  Fixed tasks are not made.  A
     given model is not fine-tuned; one that the run would make is made untrained in a temporary directory.
+    "too large" is there only where it does not fit, and names settings with which it would.
 
     workdir: of the run; if it exists, its settings are compared, and the text includes the run's progress.
     Raises what the run would raise before its first epoch.
@@ -169,7 +186,26 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
         if done:
             run.session.reached(done)
         with run.session.running():  # closes the files at the end
-            return overview(config, run) | _costs(config, run)
+            said = overview(config, run) | _costs(config, run)
+            said["memory"], needed = _memory(config, run.agent, run.simulator, run.mesh)
+            if needed > platform.device_memory():
+                said[NO_FIT] = _what_fits(config, run)
+            return said
+
+
+def _what_fits(config: Config, run: Coevolution) -> str:
+    """The first of `_SMALLER` that needs no more than the devices have."""
+    for changes in _SMALLER:
+        settings = ConfigDict(config.to_dict())
+        settings.update_from_flattened_dict(changes)
+        smaller = validate(settings)
+        with run.host.activate():
+            players = build.make_players(smaller, run.host)
+        _, needed = _memory(smaller, *players, run.mesh)
+        if needed <= platform.device_memory():
+            flags = " ".join(f"--config.{key}={value}" for key, value in changes.items())
+            return f"with {flags} it is {size_text(needed)}"
+    return "take more devices (config.mesh), shorter limits, a smaller agent.batch_size or a smaller model"
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@
 
 An interrupted run in the workdir is resumed; only one run at a time may use it.  --arm=NAME applies an arm of
 the ablations (`genenv_jax.experiment.arms`).  --print_config only prints the settings that differ from the
-paper's defaults.  --dry_run only loads and checks everything and prints what the run would do and cost.
+paper's defaults.  --dry_run only loads and checks everything and prints what the run would do and cost; exit
+code 2: it does not fit into the devices' memory, or that of --device_memory.
 
 On several hosts, start the same command on each, with --coordinator_address, --num_processes and
 --process_id, or with --distributed=auto.  The workdir must lie on storage that all hosts see.
@@ -27,8 +28,9 @@ def main() -> None:
     """Checks the configuration, loads what it names, and trains."""
     from genenv_jax.coevolve import Coevolution
     from genenv_jax.config import changes, validate
-    from genenv_jax.dry_run import dry_run, outcome, overview
+    from genenv_jax.dry_run import NO_FIT, dry_run, outcome, overview
     from genenv_jax.experiment.arms import apply_arm
+    from genenv_jax.models import platform
     from genenv_jax.parallel import processes
     from genenv_jax.run.workdir import lock
     from genenv_jax.system.keys import without_keys
@@ -44,9 +46,13 @@ def main() -> None:
                 return
             config = validate(given.config)
             if given.dry_run:
+                if given.device_memory:
+                    platform.assume_device_memory(int(given.device_memory * 2**30))
                 said = dry_run(config, pathlib.Path(given.workdir) if given.workdir else None)
                 if processes.is_writer():
                     show(said, sys.stdout)
+                if NO_FIT in said:
+                    sys.exit(2)
                 return
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")
@@ -75,6 +81,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("arm", "", "Arm of the ablations: its settings are applied on top.")
     flags.DEFINE_bool("print_config", False, "Show what differs from the defaults; train nothing.")
     flags.DEFINE_bool("dry_run", False, "Load and check everything, say what it costs; train nothing.")
+    flags.DEFINE_float("device_memory", None, "GiB of a device, for --dry_run.  Default: this machine's.", 0)
     cli.define_process_flags()
     flags.mark_flag_as_required("config")
     cli.run(main)

@@ -80,18 +80,24 @@ def test_a_dry_run_refuses_what_the_run_would(cache, tmp_path):
         dry_run(dataclasses.replace(config, model=missing), None)
 
 
+@pytest.fixture
+def large(tmp_path):
+    """A model directory without weights, and its number of parameters, but for norms and biases."""
+    model = write_model(tmp_path / "model", vocab_size=320)
+    (model / "model.safetensors").unlink()
+    config = json.loads((model / "config.json").read_text())
+    sizes = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16}
+    (model / "config.json").write_text(json.dumps(config | sizes))
+    return model, 16 * (3 * 1024 * 4096 + 3 * 1024**2) + 2 * 320 * 1024
+
+
 @pytest.mark.parametrize(
     ("offload", "train", "trees"),
     [("none", True, 7), ("none", False, 4), ("player", True, 4), ("phase", True, 3)],
 )
-def test_no_weights_are_needed(cache, tmp_path, offload, train, trees):
+def test_no_weights_are_needed(cache, large, offload, train, trees):
     """trees: of the parameters, two moments of each player and the reference, what an update holds."""
-    model = write_model(tmp_path / "model", vocab_size=320)
-    (model / "model.safetensors").unlink()
-    config = json.loads((model / "config.json").read_text())
-    large = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16}
-    (model / "config.json").write_text(json.dumps(config | large))
-    count = 16 * (3 * 1024 * 4096 + 3 * 1024**2) + 2 * 320 * 1024  # and some norms and biases
+    model, count = large
     options = {"model.path": str(model), "model.make.vocab_size": 0, "warm_start.steps": 30}
     options |= {"memory.offload": offload, "simulator.train": train}
     said = dry_run(checked(cache, **options), None)
@@ -114,7 +120,9 @@ def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_mo
     monkeypatch.setattr(platform, "device_memory", lambda: 2**30)
     with pytest.raises(ValueError, match=r"config\.model\.make describes: .* GiB .* has 1\.0 GiB"):
         dry_run(dataclasses.replace(config, model=wide), None)
-    assert "GiB on each device, MORE than the 1.0 GiB here;" in dry_run(many, None)["memory"]
+    said = dry_run(many, None)
+    assert "GiB on each device, MORE than the 1.0 GiB here;" in said["memory"]
+    assert said["too large"].startswith("take more devices")
     with pytest.raises(ValueError, match="key-value cache: .* GiB on each device, which has 1"):
         Coevolution(many, tmp_path / "run")
     monkeypatch.setattr(platform, "device_memory", lambda: 2**10)
@@ -123,3 +131,20 @@ def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_mo
         host.load_params()
     with pytest.raises(ValueError, match="weights and moments: .*; config.lora.rank"):
         build.make_players(config, host)
+
+
+@pytest.mark.parametrize(
+    ("bytes_a_parameter", "named"),
+    [(21, {"memory.moments": "bfloat16"}), (6, {"lora.rank": 32})],
+)
+def test_settings_that_fit_are_named(cache, large, monkeypatch, bytes_a_parameter, named):
+    """In float32 all weights and moments take 28 bytes a parameter, 20 with bfloat16 moments, 8 in an update
+    with nothing else on the devices, and 4 and little more with adapters."""
+    model, count = large
+    options = {"model.path": str(model), "model.make.vocab_size": 0}
+    monkeypatch.setattr(platform, "_assumed", [])
+    platform.assume_device_memory(bytes_a_parameter * count)
+    said = dry_run(checked(cache, **options), None)["too large"]
+    flags = " ".join(f"--config.{key}={value}" for key, value in named.items())
+    assert said.startswith(f"with {flags} it is ")
+    assert "too large" not in dry_run(checked(cache, **options, **named), None)
