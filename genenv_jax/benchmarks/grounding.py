@@ -2,10 +2,10 @@
 
 The request must contain every value of the reference calls, in the same words or in an equivalent form:
 other case, punctuation or spelling, numbers as words, in another unit or as a percentage, dates and times in
-another format, initials and short forms.  What takes more knowledge or a calculation (the state of a city)
-looks the same as a made-up value and is rejected.  A request that has only parts of some values is undecided;
-so is one whose reference has no value to look for, or whose values have another order than their arguments,
-as if two were exchanged.
+another format, the first and last day of a year, initials and short forms.  What takes more knowledge or a
+calculation (the state of a city) looks the same as a made-up value and is rejected.  A request that has only
+parts of some values is undecided; so is one whose reference has no value to look for, or whose values have
+another order than their arguments, as if two were exchanged.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _DAYS = "monday tuesday wednesday thursday friday saturday sunday"
 _RELATIVE = set(f"today tonight tomorrow yesterday weekend next {_DAYS}".split())
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:[.][0-9]+)?")
 _DATE = re.compile("[0-9]+[-/][0-9]+[-/][0-9]+")
+# The first or last day of a year, and the first or last minute of a day.
+_BOUND = re.compile("(?<=^[0-9]{4})-(?:01-01|12-31)|(?<=[0-9])[ T](?:00:00|23:59)(?::[0-9]+)?Z?$")
 # Lists, dates and names of which one word is made: their parts count, too.
 _GLUED = re.compile(r"[0-9]+(?:,[0-9]+)+|[0-9]+(?:[.][0-9]+){2,}|[^\W\d_]+[0-9]+")
 _PART = re.compile(r"[0-9]+|[^\W\d_]+")
@@ -184,8 +186,14 @@ class _Said:
             or self._in_a_row(value)
             or (self.is_foreign and _text(value).isascii())
             or (_DATE.match(_text(value)) and not _RELATIVE.isdisjoint(self._words))
+            or self._bounds(_text(value))
             or self._shortens(needed)
         )
+
+    def _bounds(self, value: str) -> bool:
+        """Whether a value is where a year or day that the text has in full begins or ends."""
+        period = _BOUND.sub("", value)
+        return period != value and all(map(self._has, _needed(period)))
 
     def _shortens(self, needed: Sequence[str]) -> bool:
         """Whether the text has a value's initials, or words that have the letters of a code in order."""
