@@ -530,8 +530,8 @@ def test_exported_players_have_cards(unbroken, tmp_path):
     last = lines(workdir)[-1]
     for mode in experiment.config.evaluation.modes():
         name = f"eval/test/{mode}/accuracy"
-        assert re.search(rf"`{name}` \| [\d.]+ \| {last[name]:.4f} \|", card.text)
-    assert f"- epochs: 3\n- rollouts in all: {last['rollouts/total']}\n" in card.text
+        assert re.search(rf"`{name}` \| [\d.]+ \| {last[name]:.3f} \|", card.text)
+    assert f"- epochs: 3\n- rollouts in all: {last['rollouts/total']:,}\n" in card.text
     fingerprint = huggingface.fingerprint(experiment.agent.model.path)
     for role in ("agent", "simulator"):
         text = experiment.cards(role)["card"]
