@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
+import genenv_jax
 from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
@@ -24,7 +25,7 @@ from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
 from genenv_jax.trainers.simulator import Regression
 from tests import tiny, toy
-from tests.commands import command
+from tests.commands import ROOT, command
 from tests.models import adapters
 from tests.run.fake_trackers import Failing, FakeTracker, assert_as_recorded, install
 from tests.runs import (
@@ -351,6 +352,21 @@ def test_a_simulator_that_is_not_trained_is_the_reference(cache, tmp_path, setti
     assert not [*(tmp_path / "checkpoints").glob("*/simulator")]
     again = run(cache, tmp_path, epochs=2, **settings)
     assert again.session.finished == 2
+
+
+def test_a_run_from_python(cache, tmp_path, monkeypatch):
+    """The same call continues; README's example is one."""
+    config = toy_config(cache, {"epochs": 1})
+    genenv_jax.train(config, tmp_path / "run")
+    config.epochs = 2
+    genenv_jax.train(config, str(tmp_path / "run"))
+    assert [line["step"] for line in lines(tmp_path / "run")] == [0, 1, 2]
+    (shown,) = re.findall("```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    called = []
+    monkeypatch.setattr(genenv_jax, "train", lambda *arguments: called.append(arguments))
+    exec(compile(shown, "README.md", "exec"), {})
+    ((config, workdir),) = called
+    assert validate(config).benchmark["seed_depths"][0] == 0.5 and workdir == "runs/python"
 
 
 def start(cache, workdir, overrides=None):

@@ -18,7 +18,7 @@ from tests.commands import ROOT
 
 # What a fence may declare to be.  Every line of "sh" is run; the others hold no commands.
 COMMANDS = "sh"
-LANGUAGES = (COMMANDS, "text", "python", "json", "bibtex")
+LANGUAGES = (COMMANDS, "text", "python", "json")
 
 # Nothing is on PATH, so that each program is one that is not found: it is written down instead, with the
 # line, its environment, and what a pipe gives it.  Tools that a line needs for what it computes do run.
