@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def train(config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
-    """Trains both players, or continues the run that `workdir` holds: `genenv train` without its display.
+    """Trains both players, or continues the run that `workdir` holds, as `genenv train` does.
 
     Args:
       config: what `get_config` of a file in configs/ returns, with any changes.
