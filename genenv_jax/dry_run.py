@@ -38,7 +38,7 @@ _SMALLER: tuple[Mapping[str, Any], ...] = (
     {"lora.rank": 32},
     {"lora.rank": 32, "memory.offload": "phase"},
 )
-NO_FIT = "too large"
+TOO_LARGE = "too large"
 
 
 def overview(config: Config, run: Coevolution) -> dict[str, str]:
@@ -113,7 +113,7 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
     }
 
 
-def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> tuple[str, int]:
+def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> tuple[str, float]:
     """In words, and in bytes, what each device holds in the largest phase beside temporaries of programs."""
     bases, default = 2 if config.separate_start else 1, jax.devices()[0].default_memory().kind
 
@@ -132,11 +132,9 @@ def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> t
     state = kinds.pop(default)
     elsewhere = "".join(f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items()))
     cache = agent.sampler.cache_bytes / mesh.size
-    there = platform.device_memory()
-    excess = f", MORE than the {size_text(there)} here" if state + cache > there else ""
     text = (
         f"at most {size_text(state)} of weights and moments + {size_text(cache)} of the agent's key-value "
-        f"cache = {size_text(state + cache)} on each device{excess}{elsewhere}; programs need more, for a "
+        f"cache = {size_text(state + cache)} on each device{elsewhere}; programs need more, for a "
         "TPU: python launch/aot_check.py --config=..."
     )
     return text, state + cache
@@ -152,14 +150,16 @@ def outcome(config: Config, workdir: str) -> dict[str, str]:
     }
 
 
-def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
+def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None = None) -> dict[str, str]:
     """Checks everything that a run needs, and returns what the run would do.
 
     It trains nothing, leaves no files, and neither reads nor fetches weights.  Fixed tasks are not made.  A
     given model is not fine-tuned; one that the run would make is made untrained in a temporary directory.
     "too large" is there only where it does not fit, and names settings with which it would.
 
-    workdir: of the run; if it exists, its settings are compared, and the text includes the run's progress.
+    Args:
+      workdir: of the run; if it exists, its settings are compared, and the text includes the run's progress.
+      memory: bytes of a device; None: of one here.
     Raises what the run would raise before its first epoch.
     """
     if workdir is not None and workdir.exists():
@@ -188,13 +188,14 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
         with run.session.running():  # closes the files at the end
             said = overview(config, run) | _costs(config, run)
             said["memory"], needed = _memory(config, run.agent, run.simulator, run.mesh)
-            if needed > platform.device_memory():
-                said[NO_FIT] = _what_fits(config, run)
+            there = platform.device_memory() if memory is None else memory
+            if needed > there:
+                said[TOO_LARGE] = f"a device has {size_text(there)}; {_what_fits(config, run, there)}"
             return said
 
 
-def _what_fits(config: Config, run: Coevolution) -> str:
-    """The first of `_SMALLER` that needs no more than the devices have."""
+def _what_fits(config: Config, run: Coevolution, memory: float) -> str:
+    """The first of `_SMALLER` that needs no more than `memory`, in bytes of a device."""
     for changes in _SMALLER:
         settings = ConfigDict(config.to_dict())
         settings.update_from_flattened_dict(changes)
@@ -202,7 +203,7 @@ def _what_fits(config: Config, run: Coevolution) -> str:
         with run.host.activate():
             players = build.make_players(smaller, run.host)
         _, needed = _memory(smaller, *players, run.mesh)
-        if needed <= platform.device_memory():
+        if needed <= memory:
             flags = " ".join(f"--config.{key}={value}" for key, value in changes.items())
             return f"with {flags} it is {size_text(needed)}"
     return "take more devices (config.mesh), shorter limits, a smaller agent.batch_size or a smaller model"

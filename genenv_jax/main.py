@@ -14,6 +14,7 @@ On several hosts, start the same command on each, with --coordinator_address, --
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -28,9 +29,8 @@ def main() -> None:
     """Checks the configuration, loads what it names, and trains."""
     from genenv_jax.coevolve import Coevolution
     from genenv_jax.config import changes, validate
-    from genenv_jax.dry_run import NO_FIT, dry_run, outcome, overview
+    from genenv_jax.dry_run import TOO_LARGE, dry_run, outcome, overview
     from genenv_jax.experiment.arms import apply_arm
-    from genenv_jax.models import platform
     from genenv_jax.parallel import processes
     from genenv_jax.run.workdir import lock
     from genenv_jax.system.keys import without_keys
@@ -45,14 +45,17 @@ def main() -> None:
                     print(without_keys(f"config.{key} = {value!r}  (default: {default!r})"))
                 return
             config = validate(given.config)
+            memory = given.device_memory
+            if memory is not None and not (given.dry_run and 0 < memory < math.inf):
+                raise ValueError(f"--device_memory={memory:g}: expected a device's GiB, beside --dry_run")
             if given.dry_run:
-                if given.device_memory:
-                    platform.assume_device_memory(int(given.device_memory * 2**30))
-                said = dry_run(config, pathlib.Path(given.workdir) if given.workdir else None)
+                workdir = pathlib.Path(given.workdir) if given.workdir else None
+                said = dry_run(config, workdir, memory and memory * 2**30)
+                too_large = said.pop(TOO_LARGE, None)
                 if processes.is_writer():
                     show(said, sys.stdout)
-                if NO_FIT in said:
-                    sys.exit(2)
+                if too_large:
+                    raise ValueError(f"it is too large: {too_large}")
                 return
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")

@@ -40,6 +40,9 @@ from tests.runs import lines
                 "--config.mesh.tensor=3": "embedding: .* axis 'tensor' of size 3 does not divide",
                 "--config.arms.random.agent.x=1": "config.arms.random.agent.x is not a setting: "
                 "there is no group 'arms'",
+                "--device_memory=24": "--device_memory=24: expected .* --dry_run",
+                "--dry_run --device_memory=nan": "--device_memory=nan: expected a device's GiB",
+                "--dry_run --device_memory=0.001": "too large: a device has 1.0 MiB; take more devices",
                 "extra": "unexpected argument 'extra'",
                 "--config.model.path=/no/model --config.model.make.vocab_size=0": "/no/model",
             }.items()

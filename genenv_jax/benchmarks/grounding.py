@@ -42,8 +42,8 @@ _DAYS = "monday tuesday wednesday thursday friday saturday sunday"
 _RELATIVE = set(f"today tonight tomorrow yesterday weekend next {_DAYS}".split())
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:[.][0-9]+)?")
 _DATE = re.compile("[0-9]+[-/][0-9]+[-/][0-9]+")
-# The first or last day of a year, and the first or last minute of a day.
-_BOUND = re.compile("(?<=^[0-9]{4})-(?:01-01|12-31)|(?<=[0-9])[ T](?:00:00|23:59)(?::[0-9]+)?Z?$")
+_YEAR_BOUNDS = ["1", "1"], ["12", "31"]  # the numbers of its first and last day
+_DAY_BOUNDS = re.compile("(?<=[0-9])[ T](?:00:00|23:59)(?::[0-9]+)?(?:Z|[+]00:00)?$")
 # Lists, dates and names of which one word is made: their parts count, too.
 _GLUED = re.compile(r"[0-9]+(?:,[0-9]+)+|[0-9]+(?:[.][0-9]+){2,}|[^\W\d_]+[0-9]+")
 _PART = re.compile(r"[0-9]+|[^\W\d_]+")
@@ -192,8 +192,11 @@ class _Said:
 
     def _bounds(self, value: str) -> bool:
         """Whether a value is where a year or day that the text has in full begins or ends."""
-        period = _BOUND.sub("", value)
-        return period != value and all(map(self._has, _needed(period)))
+        period = _needed(_DAY_BOUNDS.sub("", value))
+        years = [word for word in period if len(word) == 4 and word.isdigit()]
+        if len(years) == 1 and sorted(word for word in period if word not in years) in _YEAR_BOUNDS:
+            period = years
+        return period != _needed(value) and all(map(self._has, period))
 
     def _shortens(self, needed: Sequence[str]) -> bool:
         """Whether the text has a value's initials, or words that have the letters of a code in order."""

@@ -22,18 +22,8 @@ def target_platform() -> str:
     return jax.default_backend() if device is None else device.platform
 
 
-_assumed: list[int] = []
-
-
-def assume_device_memory(size: int) -> None:
-    """From now on a device has `size` bytes: for a dry run for another machine."""
-    _assumed.append(size)
-
-
 def device_memory() -> int:
     """Bytes for the arrays of one local device; CPU devices share what the machine lets this process have."""
-    if _assumed:
-        return _assumed[-1]
     devices = jax.local_devices()
     stats = devices[0].memory_stats() or {}
     if devices[0].platform != "cpu" and "bytes_limit" in stats:

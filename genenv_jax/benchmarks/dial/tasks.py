@@ -276,7 +276,7 @@ class DialTasks(ToolBenchmark):
         rate = statistics.success_rate
         solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
         if statistics.at == ASKED and rate == 1:
-            solved = "all of 10"  # a small model takes 10, the only rate of two digits, for 1 or 0
+            solved = "all of 10"  # as short as the other rates, which have one digit
         return chat(SIMULATOR_INSTRUCTION, f"{self.text(seed)}\n{_SOLVED[statistics.at]}: {solved}")
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
