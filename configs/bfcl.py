@@ -9,9 +9,9 @@ or from where `genenv datasets --name=bfcl` puts them, and checked against the p
 
 The paper does not say how it compares calls.  If the package with the official classes is installed,
 
-    pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0
+    pip install -e '.[bfcl]' && pip install --no-deps bfcl-eval==2026.3.23
 
-(without its dependencies), calls are executed: first the reference calls of earlier turns, then the answer.
+calls are executed: first the reference calls of earlier turns, then the answer.
 State and results must equal the reference's, and needless calls cost reward.  The metric is
 `multi_turn_long_context_turn_state`.  Otherwise the calls must equal the reference calls, in order:
 `multi_turn_long_context_static_match`.  `--config.benchmark.multi_turn_rule=turn_state` (or `turn_static`)
@@ -46,8 +46,8 @@ a small, randomly initialised model, which solves nothing.
 
     genenv train --config=configs/bfcl.py:v5e-16 --workdir=runs/bfcl
 
-(and `:v5e-1`, `:v5e-4`, `:v5e-8`, `:v6e-8`, `:v5p-8`) takes a Qwen2.5 that the slice
-trains, its mesh and sizes (docs/memory.md).
+(and `:v5e-1`, `:v5e-4`, `:v5e-8`, `:v6e-8`, `:v5p-8`; `:gpu-16`, `:gpu-24`, `:gpu-80` for one GPU with as
+many GB, `:gpu-8x80`) takes a Qwen2.5 that fits, its mesh and sizes (docs/memory.md).
 """
 
 from genenv_jax.benchmarks.bfcl import backends

@@ -6,7 +6,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 # For each TPU slice: chips, model, rank of the adapters (0: all parameters) and memory.offload.  The TPU
-# compiler confirms each for prompts of 4,608 tokens (docs/memory.md).
+# compiler confirms each for prompts of 4,608 tokens (docs/memory.md).  One GPU of 16, 24 or 80 GB, or eight,
+# is held to what it says of TPU chips of 31 GiB.
 SLICES = {
     "v5e-1": (1, "Qwen2.5-1.5B", 32, "none"),
     "v5e-4": (4, "Qwen2.5-7B", 32, "none"),
@@ -14,6 +15,10 @@ SLICES = {
     "v5e-16": (16, "Qwen2.5-7B", 0, "player"),
     "v6e-8": (8, "Qwen2.5-7B", 0, "none"),
     "v5p-8": (4, "Qwen2.5-7B", 0, "none"),
+    "gpu-16": (1, "Qwen2.5-0.5B", 32, "none"),
+    "gpu-24": (1, "Qwen2.5-1.5B", 32, "none"),
+    "gpu-80": (1, "Qwen2.5-7B", 32, "none"),
+    "gpu-8x80": (8, "Qwen2.5-7B", 0, "none"),
 }
 
 
@@ -41,13 +46,15 @@ def slice_settings(rank: int, chips: int) -> tuple[tuple[int, int, int], dict[st
 
 
 def fit_slice(config: ConfigDict, name: str) -> None:
-    """Sets model, adapters, mesh and sizes for the TPU slice `name` of `SLICES`."""
+    """Sets model, adapters, mesh and sizes for the TPU slice or the GPUs `name` of `SLICES`."""
     chips, model, config.lora.rank, config.memory.offload = SLICES[name]
     config.model.path = f"Qwen/{model}-Instruct"
     (config.mesh.data, config.mesh.fsdp, config.mesh.tensor), changes = slice_settings(
         config.lora.rank, chips
     )
     config.update_from_flattened_dict(changes)
+    if name.startswith("gpu"):
+        config.model.attention = "auto"
     if config.lora.rank:
         config.agent.learning_rate = config.simulator.learning_rate = 1e-4
 

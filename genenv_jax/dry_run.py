@@ -49,13 +49,16 @@ def overview(config: Config, run: Coevolution) -> dict[str, str]:
     count = sum(int(np.prod(x.shape)) for x in jax.tree.leaves(run.agent.reference.params))
     players = f"adapters of rank {config.lora.rank}" if config.lora.rank else "all parameters trained"
     seeds, held_out = (len(run.benchmark.tasks(split)) for split in ("seed", "eval"))
-    tools = run.benchmark.about().get("tools")
+    about = run.benchmark.about()
+    tools = about.get("tools")
+    rules = [f"{key}: {text}" for key, text in about.items() if key.endswith(("rule", "checker"))]
     return {
         "devices": f"{mesh.size} of {len(devices)} × {devices[0].device_kind}; mesh {axes}",
         "model": f"{config.model.path or 'made here'}: {model.num_layers} layers of width "
         f"{model.hidden_size}, {count / 1e6:,.1f} M parameters, {config.model.dtype}; {players}",
         "benchmark": f"{run.benchmark.name}: {seeds:,} seed tasks, {held_out:,} held-out tasks"
         + (f"; tools {tools}" if tools else ""),
+        **({"scored by": "; ".join(rules)} if rules else {}),
         "run": _epochs(config, run),
         "evaluation": _evaluations(config, run),
     }

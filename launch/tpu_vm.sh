@@ -8,9 +8,12 @@ usage: launch/tpu_vm.sh --name=NAME --accelerator_type=TYPE --zone=ZONE --bucket
 
 Creates the slice, or takes the one of that name; installs HEAD on every worker; starts
 `python -m genenv_jax.main --workdir=BUCKET/runs/RUN ARG…` on all of them, detached; shows the log of worker
-0; deletes the slice, also one that existed before or whose run failed.  Called again while the run goes on,
-it follows that run.  Programs run in the repository and have the bucket as ../bucket; its data/ is
+0; deletes the slice that it created, also where the run failed.  Called again while the run goes on, it
+follows that run.  Programs run in the repository and have the bucket as ../bucket; its data/ is
 $GENENV_DATA.
+
+Before it creates a slice, it looks into the bucket, and launch/aot_check.py compiles the run for the slice,
+in some minutes, where $PYTHON (default: python3) has genenv_jax and libtpu.
 
   --accelerator_type=TYPE  v5litepod-16 (or v5e-16), v6e-8, v5p-8, v4-8, …
   --bucket=BUCKET          its name; best with a hierarchical namespace, in the slice's region
@@ -25,6 +28,7 @@ $GENENV_DATA.
   --env_file=FILE          lines KEY=value (taken as they are, no quotes) for the program's environment,
                            such as HF_TOKEN=…; never shown, and deleted on a worker once it is read
   --keep                   do not delete the slice
+  --no_check               create the slice even if aot_check.py would not let the run pass
   --poll_seconds=SECONDS   between two looks at the slice (default 15); a retry waits eight times as long
   --dry_run                print every command, in a form to paste, and run none
 
@@ -83,7 +87,7 @@ gcloud() {
 # ---- what was asked for ---------------------------------------------------------------------------
 
 name="" accelerator_type="" zone="" bucket="" runtime_version="" run="" env_file=""
-spot=0 queued=0 keep=0 dry_run=0 retries=0 poll_seconds=15
+spot=0 queued=0 keep=0 no_check=0 dry_run=0 retries=0 poll_seconds=15
 create_flags=() ssh_flags=() program_arguments=()
 
 read_options() {
@@ -96,7 +100,7 @@ read_options() {
         usage
         exit 0
         ;;
-      --spot | --queued | --keep | --dry_run) printf -v "${option#--}" 1 ;;
+      --spot | --queued | --keep | --no_check | --dry_run) printf -v "${option#--}" 1 ;;
       --create_flag=*) create_flags+=("$value") ;;
       --ssh_flag=*) ssh_flags+=("$value") ;;
       --name=* | --accelerator_type=* | --zone=* | --bucket=* | --runtime_version=* | --run=* | \
@@ -178,11 +182,12 @@ check_options() {
 
 # ---- the slice ------------------------------------------------------------------------------------
 
-# Sets `state`, a state of the API, ABSENT, or UNKNOWN where gcloud cannot tell, and `found_type`.
+# Sets `state`, a state of the API, ABSENT, or UNKNOWN where gcloud cannot tell, `found_type`, and `found_by`,
+# which is "genenv" where this launcher created the slice.
 look() {
   if answer=$(gcloud compute tpus tpu-vm describe "$name" "${place[@]}" \
-    '--format=value(state,acceleratorType)' 2>"$scratch/errors"); then
-    read -r state found_type <<<"$answer" || true
+    '--format=value(state,acceleratorType,labels.launcher)' 2>"$scratch/errors"); then
+    read -r state found_type found_by <<<"$answer" || true
     : "${state:=UNKNOWN}"
   elif grep -qiE 'NOT_FOUND|not found' "$scratch/errors"; then
     state=ABSENT
@@ -192,12 +197,37 @@ look() {
   fi
 }
 
+# What can be known before a slice is paid for: the bucket is there, and the run fits.
+check_before_paying() {
+  local arguments=(--topology="${accelerator_type/#v5litepod-/v5e-}" --fast) argument code=0
+  local python=${PYTHON:-python3}
+  say "look into the bucket"
+  gcloud storage ls "gs://$bucket" >"$scratch/bucket" \
+    || fail 1 "gs://$bucket cannot be listed (gcloud says why above); expected a bucket that you may read"
+  ((dry_run)) || grep -q '/data/$' "$scratch/bucket" \
+    || say "warning: there is no gs://$bucket/data/, so benchmarks find no files (docs/launching.md)"
+  if ((no_check)); then return; fi
+  for argument in "${program_arguments[@]}"; do
+    if [[ $argument == --config=* || $argument == --config.* ]]; then arguments+=("$argument"); fi
+  done
+  say "does the run fit $accelerator_type?"
+  if ((dry_run)); then
+    spell "$python" "$root/launch/aot_check.py" "${arguments[@]}"
+  elif "$python" -c 'import genenv_jax, libtpu' 2>/dev/null; then
+    (cd "$root" && "$python" launch/aot_check.py "${arguments[@]}") >&2 || code=$?
+    ((code == 0)) || fail 2 "aot_check.py ended with exit code $code (see above); --no_check leaves it out"
+  else
+    say "not checked: $python has no genenv_jax or no libtpu (pip install -e '.[tpu]')"
+  fi
+  no_check=1 # once is enough
+}
+
 create_slice() {
   local arguments=(tpu-vm create "$name" --version="$runtime_version")
   if ((queued)); then
     arguments=(queued-resources create "$name" --node-id="$name" --runtime-version="$runtime_version")
   fi
-  arguments+=("${place[@]}" --accelerator-type="$accelerator_type")
+  arguments+=("${place[@]}" --accelerator-type="$accelerator_type" --labels=launcher=genenv)
   if ((spot)); then arguments+=(--spot); fi
   say "create $accelerator_type (hosts: $hosts)"
   slice_exists=1 # from here on it may cost, also where the command fails or is interrupted
@@ -224,10 +254,16 @@ ensure_slice() {
         ((created)) || [[ $found_type == "$accelerator_type" ]] || fail 1 "slice $name exists and is a" \
           "${found_type:-slice of unknown type}; expected $accelerator_type, or another --name"
         slice_exists=1
+        if ((!created)) && [[ $found_by != genenv ]]; then
+          keep=1 # somebody else's
+        fi
         if [[ $state == READY ]]; then return; fi
         ;;
       ABSENT | PREEMPTED | TERMINATED | FAILED)
         if ((!created)); then
+          [[ $state == ABSENT || $found_by == genenv ]] || fail 1 "slice $name is $state and was not created" \
+            "by this launcher; expected another --name, or delete it: $(spell "${delete[@]}")"
+          check_before_paying
           [[ $state == ABSENT ]] || delete_slice || fail 1 "slice $name is $state and cannot be deleted"
           create_slice || return
           created=1
@@ -407,7 +443,7 @@ if ((queued)); then
   delete=(gcloud compute tpus queued-resources delete "$name" --force "${place[@]}")
 fi
 # gone: the slice that had the run is no more
-answer="" state="" found_type="" slice_exists=0 gone=0
+answer="" state="" found_type="" found_by="" slice_exists=0 gone=0
 archive=${TMPDIR:-/tmp}/genenv_jax-$name.tar.gz
 scratch=$(mktemp -d)
 exec 3>&1 </dev/null # ssh would take what is typed meanwhile

@@ -37,7 +37,9 @@ install_package() {
     rm -rf "$base/venv"
     python3.11 -m venv "$base/venv"
   fi
-  "$base/venv/bin/python" -m pip --disable-pip-version-check install --quiet --editable "$base/source[tpu]"
+  "$base/venv/bin/python" -m pip --disable-pip-version-check install --quiet --editable "$base/source[tpu,bfcl]"
+  # So that BFCL is scored by the same rule everywhere (configs/bfcl.py).
+  "$base/venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-deps bfcl-eval==2026.3.23
 }
 
 mount_bucket() {

@@ -11,6 +11,8 @@
     hang            while this file exists the program runs on
     program/N.json  the arguments that the program was started with on worker N
     pip             what pip was called with, one line a call
+    checked, fits   what aot_check.py was called with, a line a call, and its exit code (default 0)
+    no_libtpu       while this file exists, that check cannot run
 
 Scenario of a test, in scenario.json:
 
@@ -42,6 +44,8 @@ exec {python} -S -E {this} {control} "$@"
 PYTHON = r"""#!/bin/bash
 control=@CONTROL@ worker=${HOSTNAME##*-}
 case "$1 $2" in
+  "-c import genenv_jax"*) ! [ -e "$control/no_libtpu" ] ;;
+  *aot_check.py*) echo "${*:2}" >>"$control/checked"; exit "$(cat "$control/fits" 2>/dev/null || echo 0)" ;;
   "-c "*) ;;
   "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
   "-m pip") echo "$worker ${*:3}" >>"$control/pip" ;;
@@ -135,7 +139,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
         print(message, file=sys.stderr)
         if new_state:
             state.write_text(new_state)
-            (control / "type").write_text(flags["--accelerator-type"])
+            (control / "type").write_text(f"{flags['--accelerator-type']}\t{flags['--labels'].split('=')[1]}")
             for worker in range(scenario["workers"]):
                 (workers / str(worker)).mkdir()
         return code
@@ -152,6 +156,13 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
         return 0
     if verb == "queued describe":
         print(take("queued", "PROVISIONING"))
+        return 0
+    if arguments[:2] == ["storage", "ls"]:
+        bucket = control / "buckets" / arguments[2].removeprefix("gs://")
+        if not bucket.exists():
+            print("ERROR: 404 The specified bucket does not exist.", file=sys.stderr)
+            return 1
+        print("".join(f"{arguments[2]}/{path.name}/\n" for path in bucket.iterdir()), end="")
         return 0
     if verb == "describe":
         if scenario.get("describe_error"):

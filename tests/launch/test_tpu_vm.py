@@ -48,6 +48,7 @@ class Cloud:
         self.environment = os.environ | {
             "PATH": f"{path / 'commands'}:{os.environ['PATH']}",
             "TMPDIR": str(path),
+            "PYTHON": str(path / "commands/python3.11"),
         }
 
     def command(self, *arguments):
@@ -74,7 +75,7 @@ class Cloud:
         file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
     def existing(self, state="READY", kind="v5litepod-8", workers=1):
-        """A slice that was there before."""
+        """A slice that was there before and that somebody else created."""
         (self.control / "state").write_text(state)
         (self.control / "type").write_text(kind)
         for worker in range(workers):
@@ -90,13 +91,13 @@ class Cloud:
         """What was called, without the looks at the slice and what came after each other twice."""
         verbs = []
         for call in self.calls:
-            verb = call[3]
+            verb = call[3] if call[0] == "compute" else call[1]
             command = next((a for a in call if a.startswith("--command=")), "")
             for part in ("unpack", "install", "start", "follow", "status", "tail", "stop"):
                 if f"worker.sh {part}" in command or (part == "unpack" and "tar -xzf" in command):
                     verb = part
                     break
-            if verb != "describe" and verbs[-1:] != [verb]:
+            if verb not in ("describe", "ls") and verbs[-1:] != [verb]:
                 verbs.append(verb)
         return verbs
 
@@ -131,7 +132,7 @@ def test_a_run_on_a_new_slice(cloud):
     assert cloud.verbs == ["create", *WHOLE, "delete"]
     assert cloud.call("create") == [
         *"compute tpus tpu-vm create slice --version=v2-alpha-tpuv5-lite".split(),
-        *"--zone=us-west4-a --quiet --accelerator-type=v5litepod-8".split(),
+        *"--zone=us-west4-a --quiet --accelerator-type=v5litepod-8 --labels=launcher=genenv".split(),
     ]
     assert done.stdout == "epoch 1 on worker 0\nepoch 2 on worker 0\n"
     assert (cloud.bucket / "runs/slice/metrics.jsonl").read_text() == "{}\n"
@@ -143,8 +144,12 @@ def test_a_run_on_a_new_slice(cloud):
     workdir = f"{home}/genenv_jax/bucket/runs/slice"
     models = f"--config.model.make.cache_dir={workdir}/models"
     assert program["arguments"] == [f"--workdir={workdir}", *PROGRAM[1:], models]
-    installed = (cloud.control / "pip").read_text().splitlines()[-1]
-    assert installed.endswith(f"--editable {home}/genenv_jax/source[tpu]")
+    package, scorer = (cloud.control / "pip").read_text().splitlines()[-2:]
+    assert package.endswith(f"--editable {home}/genenv_jax/source[tpu,bfcl]")
+    assert scorer.endswith("--no-deps bfcl-eval==2026.3.23")
+    (checked,) = (cloud.control / "checked").read_text().splitlines()
+    assert checked == "--topology=v5e-8 --fast --config=configs/quickstart.py"
+    assert "warning" not in done.stderr
 
 
 def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
@@ -191,6 +196,7 @@ def test_the_environment_reaches_the_program_and_no_log(cloud, tmp_path):
         ({"state": "STOPPED"}, {}, 1, "STOPPED; expected READY", []),
         ({}, {"create": [[1, "ERROR: Quota exceeded", ""]]}, 1, "Quota exceeded", ["create"]),
         ({}, {"create": [[1, "slow", "CREATING"]]}, 1, "slow", ["create", "delete"]),  # half made
+        ({"state": "PREEMPTED"}, {}, 1, "not created by this launcher", []),
         ({}, {"describe_error": "PERMISSION_DENIED"}, 1, "PERMISSION_DENIED", []),  # is no absence
         ({}, {"create": [[0, "", ""]], "queued": ["FAILED"]}, 75, "is FAILED", ["create", "delete"]),
         ({}, {"delete": [[1, "503"]]}, 1, "STILL EXISTS AND COSTS", ["create", *WHOLE, "delete"]),
@@ -203,6 +209,30 @@ def test_nothing_is_left_behind_unsaid(cloud, slice_, scenario, code, message, v
     done = cloud.launch(*ONE_HOST, *["--queued"] * ("queued" in scenario), *PROGRAM)
     assert done.returncode == code and message in done.stderr
     assert cloud.verbs == verbs
+
+
+def test_a_slice_that_others_created_is_used_and_kept(cloud):
+    cloud = cloud()
+    cloud.existing()
+    done = cloud.launch(*ONE_HOST, *PROGRAM)
+    assert done.returncode == 0 and "is kept and costs" in done.stderr
+    assert cloud.verbs == WHOLE  # neither created nor deleted
+
+
+def test_nothing_is_created_for_a_run_that_cannot_be(cloud):
+    """That does not fit, or whose bucket is not there; what cannot be checked is said."""
+    cloud = cloud()
+    (cloud.control / "fits").write_text("1")
+    done = cloud.launch(*ONE_HOST, *PROGRAM)
+    assert done.returncode == 2 and "aot_check.py ended with exit code 1" in done.stderr
+    assert cloud.verbs == []
+    other = cloud.launch(*ONE_HOST, "--bucket=none", *PROGRAM)
+    assert other.returncode == 1 and "gs://none cannot be listed" in other.stderr and cloud.verbs == []
+    assert cloud.launch(*ONE_HOST, "--no_check", *PROGRAM).returncode == 0
+    (cloud.control / "no_libtpu").touch()
+    done = cloud.launch(*ONE_HOST, *PROGRAM)
+    assert done.returncode == 0 and "not checked: " in done.stderr
+    assert "there is no gs://results/data/" in done.stderr
 
 
 def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud):

@@ -34,7 +34,7 @@ from genenv_jax.benchmarks.base import TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, parse_calls
 from genenv_jax.benchmarks.tools import python_call
 
-INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0"
+INSTALL = "pip install -e '.[bfcl]' && pip install --no-deps bfcl-eval==2026.3.23"
 
 _PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
 CLASSES = {  # class -> module
