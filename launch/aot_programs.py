@@ -273,6 +273,6 @@ class _Trees:
         if player == "agent":
             made = learner.GRPOBatch(batch, logp, logp, weights)
         else:
-            made = learner.RWRBatch(batch, logp, logp, weights)
+            made = learner.RWRBatch(batch, logp, logp, weights, weights)
         with activate(self.mesh, self.config):
             return step.lower(self.state(), self.frozen, made)

@@ -26,7 +26,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 from absl import app, flags
 
 GIB = 2**30
-MODELS = ("Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen2.5-14B")
+MODELS = ("Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen2.5-14B", "Gemma-3-1B", "Gemma-3-4B")
 SLICES = ("v5e-1", "v5e-4", "v5e-8", "v5e-16", "v5e-32", "v6e-1", "v6e-8", "v5p-8")
 RANK = 32
 # The simulator's prompts and responses are longer, so its sampling and scoring also bound the
@@ -187,7 +187,7 @@ def summary(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
 
     Each cell is "yes", the `memory.offload` it needs, "no", or empty if unknown.
     """
-    rows = [["model", "mode", *SLICES], ["---"] * (2 + len(SLICES))]
+    rows = [["model", "mode", *SLICES]]
     for model, rank in dict.fromkeys((model, rank) for model, rank, _ in cells()):
         row = [model, f"LoRA {rank}" if rank else "full"]
         for name in SLICES:
@@ -197,11 +197,8 @@ def summary(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
                 verdict = fitting(line)[1].replace("none", "yes")
             row.append(verdict)
         rows.append(row)
-    return _table(rows)
-
-
-def _table(rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    head, *rows = ("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([head, "|" + "---|" * (2 + len(SLICES)), *rows])
 
 
 def table(lines: dict[tuple[str, int, str], dict[str, Any]]) -> list[list[str]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,19 @@ Segment = tuple[Array, Array, Array]  # keys, values, mask
 
 # Most scores per prompt and head at a time on the plain path: 4 MiB in float32.
 _MAX_SCORES = 2**20
+
+
+class SlidingWindow(NamedTuple):
+    """The sliding window of a layer that may have one.
+
+    local: whether it has, a scalar that may be traced.  size: how many tokens a query then sees, its own
+    included.  places: for each past segment, the position of each key, int32 broadcastable to (b, g, t, s)
+    and negative where there is none.  Together they are all positions before the new tokens.
+    """
+
+    local: Array | bool
+    size: int
+    places: tuple[Array, ...] = ()
 
 
 def check_attention(implementation: str, dtype: str) -> None:
@@ -50,7 +64,7 @@ def causal_attention(
     v: Array,
     past: list[Segment],
     implementation: str = "xla",
-    window: Array | int | None = None,
+    window: SlidingWindow | None = None,
 ) -> Array:
     """Attention of new tokens to past segments and, causally, to themselves.
 
@@ -60,21 +74,30 @@ def causal_attention(
       past: earlier segments, as in `attend`.  The kernels take only segments that the group shares and
         that are masked by key; others use the plain path.
       implementation: "xla", "splash" or "cudnn".
-      window: how many of the new tokens a query sees, its own included; None: all before it.  Only the plain
-        path knows windows.
+      window: None: a query sees all tokens before it.  The masks of `past` already say what this hides
+        there.  "cudnn" knows no windows and takes the plain path.
     Returns:
       (b, g, t, n, h).
     Raises:
       ValueError: the kernel is unknown, or does not run on the platform of the current mesh (without
         one, of the default backend).
     """
-    shared = all(keys.shape[1] == 1 and mask.shape[1:3] == (1, 1) for keys, _, mask in past)
-    if implementation == "xla" or q.shape[2] == 1 or not shared or window is not None:
-        return _plain_attention(q, k, v, past, window)
+    by_key, size = past, None
+    if window is not None:
+        by_key = [(*segment[:2], at) for segment, at in zip(past, window.places, strict=True)]
+        size = jnp.where(window.local, window.size, q.shape[2])
+        implementation = "xla" if implementation == "cudnn" else implementation
+    shared = all(keys.shape[1] == 1 and of.shape[1:3] == (1, 1) for keys, _, of in by_key)
+    if implementation == "xla" or q.shape[2] == 1 or not shared:
+        return _plain_attention(q, k, v, past, size)
     if implementation not in _KERNELS:
         check_attention(implementation, q.dtype.name)
     kernel = _KERNELS[implementation](target_platform())
-    return run_per_device(kernel, q, k, v, _join(past, q.shape[0]))
+    joined = _join(by_key, q.shape[0])
+    if window is not None:
+        kernel = functools.partial(kernel, window=window.size, local=window.local)
+        joined = joined and _in_order(joined)
+    return run_per_device(kernel, q, k, v, joined)
 
 
 def _splash_kernel(platform: str) -> Kernel:
@@ -105,6 +128,13 @@ def _join(past: list[Segment], b: int) -> SharedPast | None:
     k, v = (jnp.concatenate([segment[i][:, 0] for segment in past], axis=1) for i in (0, 1))
     valid = [jnp.broadcast_to(mask[:, 0, 0], (b, keys.shape[2])) for keys, _, mask in past]
     return SharedPast(k, v, jnp.concatenate(valid, axis=1))
+
+
+def _in_order(past: SharedPast) -> SharedPast:
+    """A past with positions for a mask: its keys in their order, behind those that are hidden."""
+    order = jnp.argsort(past.valid, axis=1)
+    k, v, places = (jax.vmap(lambda row, at: row[at])(x, order) for x in past)
+    return SharedPast(k, v, places >= 0)
 
 
 def _plain_attention(q: Array, k: Array, v: Array, past: list[Segment], window: Array | int | None) -> Array:

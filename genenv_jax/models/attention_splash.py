@@ -9,11 +9,15 @@ The rows of a group become one sequence of queries, so that their prompt is read
 
 This mask is known when the program is traced.  Prompt lengths are not, so a prompt's padding gets a
 different segment id than the queries.
+
+With a sliding window the prompt's tokens end where the rows begin, whatever their number, so that also the
+window is known then: a band in each part.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -35,11 +39,14 @@ class GroupMask(splash.Mask):
       prompt: number of keys that all queries see; they come first.
       rows: number of rows in the group.
       length: queries per row, and keys per row.
+      window: how many keys a query sees, its own included, where a row follows the prompt's last key;
+        None: all.
     """
 
     prompt: int
     rows: int
     length: int
+    window: int | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,7 +57,9 @@ class GroupMask(splash.Mask):
         queries, keys = (np.arange(size)[part] for size, part in zip(self.shape, index, strict=True))
         queries, keys = queries[:, None], keys[None] - self.prompt
         same_row = queries // self.length == keys // self.length
-        return (keys < 0) | (same_row & (keys <= queries))
+        ago = np.where(keys < 0, queries % self.length, queries) - keys
+        seen = (keys < 0) | (same_row & (ago >= 0))
+        return seen if self.window is None else seen & (ago < self.window)
 
 
 def splash_attention(
@@ -60,6 +69,8 @@ def splash_attention(
     past: SharedPast | None,
     *,
     interpret: bool,
+    window: int | None = None,
+    local: Array | bool = True,
     max_block: int = 512,
 ) -> Array:
     """Causal attention of a group's rows, each to the shared past and itself.
@@ -69,8 +80,9 @@ def splash_attention(
     Args:
       q: (b, g, t, n, h).
       k, v: (b, g, t, k, h), of the same tokens.
-      past: shared by the group, or None.
+      past: shared by the group, or None.  With a window, its tokens are in order, behind all padding.
       interpret: run the kernel as plain JAX operations, for machines without a TPU.
+      window: how many tokens a query sees, its own included, if `local`, a boolean scalar; None: all.
       max_block: most queries, and most keys, in a block; a multiple of 128.
     Returns:
       (b, g, t, n, h) in q's dtype; scores and softmax are float32.
@@ -81,25 +93,32 @@ def splash_attention(
     prompt, segment_ids = 0, None
     if past is not None:
         prompt = _round_up(past.k.shape[1], block)
+        front = [(0, 0), (prompt - past.k.shape[1], 0)]
+        past = jax.tree.map(lambda x: jnp.pad(x, front + [(0, 0)] * (x.ndim - 2)), past)
         k = jnp.concatenate([_sequence(past.k[:, None], prompt), k], axis=2)
         v = jnp.concatenate([_sequence(past.v[:, None], prompt), v], axis=2)
         # Keys with id 1 are hidden.  Every query still sees at least its own key.
-        hidden = jnp.pad(~past.valid, [(0, 0), (0, prompt - past.valid.shape[1])], constant_values=True)
-        hidden = jnp.pad(hidden.astype(jnp.int32), [(0, 0), (0, g * length)])
+        hidden = jnp.pad((~past.valid).astype(jnp.int32), [(0, 0), (0, g * length)])
         segment_ids = splash.SegmentIds(q=jnp.zeros((b, g * length), jnp.int32), kv=hidden)
-    kernel = splash.make_splash_mha_single_device(
-        splash.MultiHeadMask([GroupMask(prompt, g, length)] * n),
-        block_sizes=splash.BlockSizes(
-            block_q=block,
-            block_kv=block,
-            block_q_dkv=block,
-            block_kv_dkv=block,
-            block_q_dq=block,
-            block_kv_dq=block,
-        ),
-        interpret=interpret,
+    sizes = splash.BlockSizes(
+        block_q=block,
+        block_kv=block,
+        block_q_dkv=block,
+        block_kv_dkv=block,
+        block_q_dq=block,
+        block_kv_dq=block,
     )
-    out = jax.vmap(kernel)(q, k, v, segment_ids)
+
+    def attend(window, *args):
+        mask = splash.MultiHeadMask([GroupMask(prompt, g, length, window)] * n)
+        kernel = splash.make_splash_mha_single_device(mask, block_sizes=sizes, interpret=interpret)
+        return jax.vmap(kernel)(*args)
+
+    args, attend_all = (q, k, v, segment_ids), functools.partial(attend, None)
+    if window is None:
+        out = attend_all(*args)
+    else:
+        out = jax.lax.cond(local, functools.partial(attend, window), attend_all, *args)
     return out.reshape(b, n, g, length, h)[:, :, :, :t].transpose(0, 2, 3, 1, 4)
 
 

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from genenv_jax.models.attention import causal_attention
+from genenv_jax.models.attention import SlidingWindow, causal_attention
 from genenv_jax.models.attention_decode import CacheSegment, decode_attention, repeat_heads
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import LoraConfig, init_a, split
@@ -140,7 +140,7 @@ class Attention(nn.Module):
         rope: tuple[Array, Array],
         context: tuple[KVSegment | CacheSegment, ...],
         masks: tuple[Array, ...],
-        window: Array | int | None = None,
+        window: SlidingWindow | None = None,
     ) -> tuple[Array, KVSegment]:
         c = self.config
         model = (c.hidden_size,)
@@ -221,14 +221,15 @@ class DecoderLayer(nn.Module):
     The carry is a tuple of streams, each a (b, g or 1, t, d) run of tokens.  A stream attends to the
     context and to the streams before it.  With two streams in one layer, sharded weights are gathered
     once and get one gradient.  `local` says whether it is a layer with a sliding window; None: no layer
-    is.  If some are, `ropes` and `masks` are pairs, for layers without a window and for those with one.
+    is.  If some are, `ropes` are a pair, for layers without a window and for those with one, and `masks`
+    the places of the keys and the masks of layers with one.
     """
 
     config: TransformerConfig
 
     @nn.compact
     def __call__(self, streams, context, local, ropes, masks):
-        c, window = self.config, None
+        c, windows = self.config, (None,) * len(streams)
         norm = functools.partial(RMSNorm, c.norm_eps, offset=c.norm_offset)
         before_mlp, after = "mlp_norm", (lambda x: x,) * 2
         if c.post_norms:
@@ -238,10 +239,11 @@ class DecoderLayer(nn.Module):
         attention, mlp = Attention(c, name="attention"), MLP(c, name="mlp")
         if local is not None:
             choose = functools.partial(jax.tree.map, lambda x, y: jnp.where(local, y, x))
-            ropes, masks = choose(*ropes), choose(*masks)
-            window = jnp.where(local, c.window.size, c.max_positions)
+            places, near = masks
+            ropes, masks = choose(*ropes), choose(jax.tree.map(lambda at: at >= 0, places), near)
+            windows = [SlidingWindow(local, c.window.size, of) for of in places]
         outputs, segments = (), ()
-        for x, rope, mask in zip(streams, ropes, masks, strict=True):
+        for x, rope, mask, window in zip(streams, ropes, masks, windows, strict=True):
             x = checkpoint_name(x, "layer_input")
             y, segment = attention(norms[0](x), rope, (*context, *segments), mask, window)
             x = x + after[0](y)
@@ -350,14 +352,13 @@ class Transformer(nn.Module):
             return tuple(rope_tables(of, c.head_dim, theta, scaling) for of in positions)
 
         ropes = rotate(c.rope_theta, c.rope_scaling)
-        masks = tuple(tuple(place >= 0 for place in of) for of in places)
         if c.window is None:
-            return ropes, masks
+            return ropes, tuple(tuple(place >= 0 for place in of) for of in places)
         near = tuple(
             tuple((place >= 0) & (at[..., None] - place < c.window.size) for place in of)
             for at, of in zip(positions, places, strict=True)
         )
-        return (ropes, rotate(c.window.rope_theta, None)), (masks, near)
+        return (ropes, rotate(c.window.rope_theta, None)), (places, near)
 
     def decode_unrolled(
         self,

@@ -5,9 +5,11 @@ import importlib.util
 import json
 import os
 
+import jax
 import pytest
 
 from genenv_jax.config import default_config, validate
+from genenv_jax.parallel.mesh import make_mesh
 from tests import commands, tiny
 from tests.commands import ROOT
 
@@ -55,6 +57,14 @@ def small_config(**settings):
     config = default_config()
     config.update_from_flattened_dict(MADE | SMALL | settings)
     return validate(config)
+
+
+def test_every_program_is_called_as_a_run_calls_it(aot_check, model):
+    config = small_config()
+    decoder = aot_check.model_config(model, config, 4)
+    mesh = make_mesh(1, 4, 2, devices=jax.devices())
+    for program in importlib.import_module("aot_programs").programs(config, decoder, mesh):
+        assert program.lower()
 
 
 @needs_libtpu

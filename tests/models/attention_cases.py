@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from genenv_jax.models.attention import SlidingWindow, causal_attention
 from genenv_jax.models.attention_sharding import SharedPast
 
 
@@ -30,6 +31,21 @@ def with_shared_past(kernel):
     def run(q, k, v, past):
         shared = [SharedPast(keys[:, 0], values[:, 0], mask[:, 0, 0]) for keys, values, mask in past]
         return kernel(q, k, v, shared[0] if shared else None)
+
+    return run
+
+
+def with_window(implementation, size, local):
+    """Causal attention in a layer with a window: a row's tokens follow its prompt's, whatever its padding."""
+
+    def run(q, k, v, past):
+        segments, places = [], []
+        for keys, values, mask in past:
+            place = jnp.where(mask, jnp.cumsum(mask, axis=-1) - 1, -1)
+            ago = mask.sum(-1, keepdims=True) + jnp.arange(q.shape[2])[:, None] - place
+            segments.append((keys, values, mask & ((ago < size) | ~local)))
+            places.append(place)
+        return causal_attention(q, k, v, segments, implementation, SlidingWindow(local, size, places))
 
     return run
 

@@ -1,12 +1,14 @@
 """The plain path over blocks of queries, and the choice of a kernel."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from genenv_jax.models import attention
-from genenv_jax.models.attention import attend, causal_attention, check_attention
+from genenv_jax.models.attention import SlidingWindow, attend, causal_attention, check_attention
 from tests.models.attention_cases import assert_equal_with_gradients, make_inputs, make_past
 
 
@@ -66,9 +68,10 @@ def test_long_prompts_never_hold_all_scores():
 
 @pytest.mark.parametrize("implementation", ["splash", "cudnn"])
 def test_decoding_and_unshared_segments_take_the_plain_path(implementation):
-    def same_program(q, k, v, past):
+    def same_program(q, k, v, past, window=None):
+        attend = functools.partial(causal_attention, window=window)
         got, want = (
-            str(jax.make_jaxpr(causal_attention, static_argnums=4)(q, k, v, past, name))
+            str(jax.make_jaxpr(attend, static_argnums=4)(q, k, v, past, name))
             for name in (implementation, "xla")
         )
         return got == want
@@ -78,6 +81,9 @@ def test_decoding_and_unshared_segments_take_the_plain_path(implementation):
     of_rows = [(k, v, jnp.ones((1, 1, 1, 4), bool))]
     by_query = [(*past[0][:2], jnp.ones((1, 1, 4, 4), bool))]
     assert same_program(q, k, v, of_rows) and same_program(q, k, v, by_query)
+    window = SlidingWindow(True, 2, (jnp.arange(4)[None, None, None],))
+    assert same_program(q, k, v, of_rows, window)
+    assert same_program(q, k, v, past, window) == (implementation == "cudnn")
 
 
 def test_kernels_that_are_not_there():

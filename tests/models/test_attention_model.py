@@ -10,7 +10,7 @@ import pytest
 
 from genenv_jax.models import attention
 from genenv_jax.models.attention_cudnn import cudnn_attention
-from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.config import TransformerConfig, Window
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
@@ -81,3 +81,13 @@ def test_scores_and_gradients(params, plain, changes):
     if config.attention != "splash":  # which test_attention_splash.py runs on a mesh
         with rules.activate(make_mesh(2, 2, 2), config):
             jax.tree.map(close, scores_and_gradients(params, config), alone)
+
+
+@pytest.mark.slow
+def test_windows_in_the_splash_kernel(params, plain):
+    """A local and a global layer, in which a completion's window ends within its prompt."""
+    config = dataclasses.replace(CONFIG, window=Window(4, (True, False), 100.0))
+    want = scores_and_gradients(params, config)
+    close = functools.partial(np.testing.assert_allclose, atol=1e-5)
+    jax.tree.map(close, scores_and_gradients(params, dataclasses.replace(config, attention="splash")), want)
+    assert float(jnp.abs(want[0][0] - plain[0][0]).max()) > 1e-2

@@ -17,6 +17,7 @@ from tests.models.attention_cases import (
     forward_and_gradients,
     make_inputs,
     with_shared_past,
+    with_window,
 )
 
 
@@ -37,20 +38,45 @@ def test_equals_the_plain_path(case, dtype):
     assert_equal_with_gradients(with_shared_past(kernel), causal_attention, inputs)
 
 
+@pytest.mark.parametrize(
+    ("size", "case"),
+    [
+        pytest.param(20, {"g": 1, "t": 150, "s": 0, "n": 2, "kv": 1, "h": 64}, id="prompt"),
+        pytest.param(60, {"g": 4, "t": 50, "s": 70, "n": 4, "kv": 2, "h": 64}, id="rows share a block"),
+    ],
+)
+def test_windows_equal_the_plain_path(size, case):
+    """In layers with a window and without, where a prompt's padding lies between its tokens and a row's."""
+    *inputs, past = make_inputs(**case, b=3, lengths=[1, case["s"] // 2, case["s"]])
+    # The second prompt is padded in front.
+    inputs = *inputs, [(k, v, mask.at[1].set(mask[1, ..., ::-1])) for k, v, mask in past]
+    outputs = []
+    for local in jnp.array([True, False]):
+        splash, plain = (with_window(name, size, local) for name in ("splash", "xla"))
+        assert_equal_with_gradients(splash, plain, inputs)
+        outputs.append(splash(*inputs))
+    everything = causal_attention(*inputs)
+    np.testing.assert_allclose(outputs[1], everything, atol=1e-5)
+    assert float(jnp.abs(outputs[0] - everything).max()) > 0.1
+
+
+@pytest.mark.parametrize("window", [None, 1, 3])
 @pytest.mark.parametrize(("prompt", "rows", "length"), [(4, 3, 2), (0, 1, 5), (6, 2, 3)])
-def test_mask(prompt, rows, length):
-    mask = GroupMask(prompt, rows, length)
+def test_mask(prompt, rows, length, window):
+    mask = GroupMask(prompt, rows, length, window)
     own = rows * length
     dense = np.zeros((own, prompt + own), bool)
     for row in range(rows):
         for i in range(length):
             query = row * length + i
-            dense[query, :prompt] = True
-            dense[query, prompt + row * length : prompt + query + 1] = True
+            size = window or prompt + length
+            dense[query, max(0, prompt + i + 1 - size) : prompt] = True
+            dense[query, prompt + max(row * length, query + 1 - size) : prompt + query + 1] = True
     assert mask.shape == dense.shape
     np.testing.assert_array_equal(mask[:, :], dense)
     np.testing.assert_array_equal(mask[1:3, 2:5], dense[1:3, 2:5])
-    assert mask == GroupMask(prompt, rows, length) and hash(mask) == hash(GroupMask(prompt, rows, length))
+    same = GroupMask(prompt, rows, length, window)
+    assert mask == same and hash(mask) == hash(same)
 
 
 def test_blocks_between_rows_are_skipped():
@@ -63,26 +89,34 @@ def test_blocks_between_rows_are_skipped():
     assert found.block_mask.shape == (1, 8, 3)  # two blocks of the prompt and one of its own
     np.testing.assert_array_equal(found.block_mask[0], [[2, 2, 1]] * 8)
     assert found.partial_mask_blocks.shape == (1, 512, 512)  # one causal block serves all
+    local = masks.MultiHeadMask([GroupMask(1024, 8, 512, 512)])
+    found, _ = info.process_mask(local, (512, 512))
+    np.testing.assert_array_equal(found.block_mask[0], [[1, 1]] * 8)  # the prompt's last, and its own
 
 
 _SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("batch", "n", "kv", "sizes"),
+    ("batch", "n", "kv", "sizes", "window"),
     [
-        (4, 4, 2, (2, 2, 2)),
-        (3, 4, 2, (2, 2, 2)),  # a batch that the mesh does not divide
-        pytest.param(4, 8, 2, (2, 1, 4), marks=_SLOW),  # each device reads one of two kv heads
-        pytest.param(4, 12, 4, (1, 1, 6), marks=_SLOW),  # a device's heads straddle two kv heads
+        (4, 4, 2, (2, 2, 2), 0),
+        (3, 4, 2, (2, 2, 2), 12),  # a batch that the mesh does not divide
+        pytest.param(4, 8, 2, (2, 1, 4), 0, marks=_SLOW),  # each device reads one of two kv heads
+        pytest.param(4, 12, 4, (1, 1, 6), 0, marks=_SLOW),  # a device's heads straddle two kv heads
     ],
 )
-def test_on_a_mesh(batch, n, kv, sizes):
+def test_on_a_mesh(batch, n, kv, sizes, window):
     """Batch over data and fsdp, heads over tensor; kv heads replicated where it does not divide."""
     q, k, v, past = make_inputs(g=2, t=20, s=9, n=n, kv=kv, b=batch)
-    want = forward_and_gradients(causal_attention, q, k, v, past)
+    splash, plain = (
+        with_window(name, window, jnp.array(True))
+        if window
+        else functools.partial(causal_attention, implementation=name)
+        for name in ("splash", "xla")
+    )
+    want = forward_and_gradients(plain, q, k, v, past)
     mesh = make_mesh(*sizes, devices=jax.devices()[: np.prod(sizes)])
-    splash = functools.partial(causal_attention, implementation="splash")
     config = TransformerConfig(
         vocab_size=48, hidden_size=8 * n, intermediate_size=48, num_layers=1, num_heads=n,
         num_kv_heads=kv, head_dim=8,
