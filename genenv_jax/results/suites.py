@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 # Costs that runs may be compared against, in words.  All but the last can also limit a run.
 COSTS = {"tokens": "processed tokens", "rollouts": "rollouts", "seconds": "device seconds"}
 LIMITS = ("tokens", "rollouts")
-CVAR_SHARE = 0.2
 # Measures of the generated tasks' diversity ("generated/NAME"): title, axis label, number format.
 DIVERSITY = {
     "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
@@ -246,8 +245,6 @@ def run_scores(run: Run, results: Results) -> dict[str, float]:
       (`statistics.area_under_curve`), the score before training, the score at R, and final minus start.
     auc over C/S/M: area under the primary score against another cost C.
     stratum/NAME: final score of a stratum of the primary split and mode.
-    cvar: `statistics.conditional_value_at_risk` over these strata, equally weighted.  It covers the worst
-      fifth of the strata, since runs record no success by task.
     p_hat/epochs_in_band: share of the epochs from the third on whose mean p̂ over generated tasks is in
       [α − k_min, α + k_min].  p_hat/tasks_in_band: mean share of tasks in the band over these epochs.
     p_hat/mean: mean p̂ over these epochs.  p_hat/rerolled: the same over independent rollouts of some tasks.
@@ -278,14 +275,10 @@ def _held_out(run: Run, results: Results) -> Iterator[tuple[str, float]]:
         if other != cost:
             area = statistics.area_under_curve(*curve(run, results.suite.metric, other), until)
             yield f"auc over {other}/{results.primary.key}", area
-    strata = {}
     for metric in results.strata:
         x, y = curve(run, str(metric), cost)
         if len(x):
-            strata[metric.name] = float(np.interp(horizon, x, y))
-            yield f"stratum/{metric.name}", strata[metric.name]
-    if strata and len(strata) == len(results.strata):
-        yield "cvar", statistics.conditional_value_at_risk(list(strata.values()), CVAR_SHARE)
+            yield f"stratum/{metric.name}", float(np.interp(horizon, x, y))
 
 
 def _p_hat(run: Run) -> Iterator[tuple[str, float]]:

@@ -19,7 +19,7 @@ from genenv_jax.results.contrasts import (
     secondary_contrasts,
 )
 from genenv_jax.results.runs import P_HAT, Run, p_hat_of
-from genenv_jax.results.suites import COSTS, CVAR_SHARE, DIVERSITY, Results
+from genenv_jax.results.suites import COSTS, DIVERSITY, Results
 from genenv_jax.results.untrusted import bounded, table_cell
 from genenv_jax.run.metrics import number
 
@@ -28,9 +28,7 @@ _CONTRAST = (
     "seeds",
     "difference [95 % bootstrap]",
     "[95 % t]",
-    "ratio of means",
     "seeds ahead",
-    "P(first > second)",
     "p",
 )
 
@@ -226,23 +224,17 @@ def _headline(results: Results) -> Table:
     columns = [
         *((f"auc/{m.key}", f"AUC, {m.mode}", ".3f") for m in modes),
         *((f"final/{m.key}", f"final, {m.mode}", ".3f") for m in modes),
-        ("cvar", f"CVaR {100 * CVAR_SHARE:.0f} % of strata", ".3f"),
     ]
     notes = (
         f"Held-out {results.primary.split.replace('_', ' ')}, mean [95 % bootstrap interval over seeds]. "
         f"AUC, the primary number: mean height of the curve over the first R = {results.horizon:,.0f} "
-        f"{_unit(results)}, which all runs have reached; IQM: its interquartile mean. Final: at R, "
-        "interpolated between evaluations. CVaR: mean of the worst fifth of the strata (runs record no "
-        "success by task), at R. Intervals of few seeds are too narrow: with 8, they cover about 90 %."
+        f"{_unit(results)}, which all runs have reached. Final: at R, interpolated between evaluations. "
+        "Intervals of few seeds are too narrow: with 8, they cover about 90 %."
     )
     table = _by_arm(results, "Held-out scores", columns, notes)
-    arm, auc, *others = table.header
-    rows = []
-    for name, first, *rest in table.rows:
-        values = list(results.score(name, columns[0][0]).values())
-        iqm = f"{statistics.interquartile_mean(values):.3f}"
-        rows.append((name, str(len(results.runs[name])), first, iqm, *rest))
-    return dataclasses.replace(table, header=(arm, "seeds", auc, "IQM of it", *others), rows=rows)
+    arm, *others = table.header
+    rows = [(name, str(len(results.runs[name])), *rest) for name, *rest in table.rows]
+    return dataclasses.replace(table, header=(arm, "seeds", *others), rows=rows)
 
 
 def _arms(results: Results) -> Table:
@@ -388,8 +380,7 @@ def _main(results: Results) -> Table:
     notes = (
         "Paired over seeds, in AUC. p: exact two-sided sign-flip test (drawn for more than "
         f"{statistics.EXACT_LIMIT} seeds); Holm p: adjusted over the {len(results.suite.contrasts)} "
-        "contrasts that were fixed beforehand. [95 % t]: Student's interval. P(first > second): probability "
-        "of improvement, unpaired."
+        "contrasts that were fixed beforehand. [95 % t]: Student's interval."
     )
     return Table("Main contrasts", (*_CONTRAST, "Holm p"), rows, notes)
 
@@ -421,9 +412,7 @@ def _contrast_row(c: Contrast) -> tuple[str, ...]:
         str(len(c.seeds)),
         f"{c.mean:+.4f} {_interval(c.interval, '+.4f')}".strip(),
         _interval(c.t_interval, "+.4f") or "–",
-        "–" if c.ratio is None else f"{c.ratio:.2f}",
         f"{c.wins} of {len(c.seeds)}",
-        f"{c.improvement:.2f} {_interval(c.improvement_interval, '.2f')}".strip(),
         _p(c.p),
     )
 

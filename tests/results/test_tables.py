@@ -29,7 +29,7 @@ def test_contrasts_are_paired_tested_and_adjusted(results):
     assert first.mean == pytest.approx(np.mean(d)) and first.p == 2 / 256
     assert first.holm == 4 / 256 and second.holm == 4 / 256
     assert first.interval[0] < np.mean(d) < first.interval[1]
-    assert first.ratio == pytest.approx(sum(a.values()) / sum(b.values())) and first.wins == 8
+    assert first.wins == 8
     (other,) = contrasts.exploratory_contrasts(results)
     assert (other.first, other.second, other.holm) == ("co-evolved", "static", None)
 
@@ -64,7 +64,6 @@ def test_the_cells_are_the_numbers_of_the_runs(results):
     assert row["arm"] == "random" and row["seeds"] == "8"
     mean, low, high = map(float, re.findall(r"[\d.]+", row["AUC, sampled"]))
     assert mean == pytest.approx(np.mean(auc), abs=5e-4) and min(auc) < low < mean < high < max(auc)
-    assert float(row["IQM of it"]) == pytest.approx(np.mean(sorted(auc)[2:6]), abs=5e-4)
     by_seed = find(results, "AUC by seed").rows[1]
     assert [float(cell) for cell in by_seed[1:]] == pytest.approx(auc, abs=5e-4)
 
@@ -79,10 +78,10 @@ def test_what_is_not_recorded_has_no_table(tmp_path):
     titles = [table.title for table in suite_tables(results)]
     assert "By stratum" not in titles and "The generated tasks" not in titles
     assert "Out of distribution" not in titles
-    header = ("arm", "seeds", "AUC, sampled", "IQM of it", "final, sampled")
+    header = ("arm", "seeds", "AUC, sampled", "final, sampled")
     assert find(results, "Held-out scores").header == header
     assert find(results, "Cost").header == ("arm", "processed tokens")
-    assert "minutes" not in results.names and "cvar" not in results.names
+    assert "minutes" not in results.names
 
 
 def test_the_markdown_tables_are_well_formed(results):
