@@ -70,7 +70,7 @@ def main_contrasts(results: Results) -> list[Contrast]:
 
 
 def secondary_contrasts(results: Results) -> list[Contrast]:
-    """The main contrasts in all other held-out numbers and against the other costs; not corrected."""
+    """The main contrasts in all other held-out numbers and against the other cost; not corrected."""
     keys = [metric.key for metric in results.accuracies]
     costs = [name for name in results.names if name.startswith("auc over ")]
     names = [f"auc/{key}" for key in keys[1:]] + [f"final/{key}" for key in keys] + costs

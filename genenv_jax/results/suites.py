@@ -18,9 +18,8 @@ from genenv_jax.run.metrics import number, read_steps
 if TYPE_CHECKING:
     from genenv_jax.experiment.plan import Plan, Suite
 
-# Costs that runs may be compared against, in words.  All but the last can also limit a run.
-COSTS = {"tokens": "processed tokens", "rollouts": "rollouts", "seconds": "device seconds"}
-LIMITS = ("tokens", "rollouts")
+# Costs that runs may be compared against and that can limit a run, in words.
+COSTS = {"tokens": "processed tokens", "rollouts": "rollouts"}
 # Measures of the generated tasks' diversity ("generated/NAME"): title, axis label, number format.
 DIVERSITY = {
     "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
@@ -28,7 +27,6 @@ DIVERSITY = {
     "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
     "skill_entropy": ("Entropy of skills", "nats", ".2f"),
 }
-_DEVICE_PHASES = ("generate", "interact", "update agent", "update simulator")
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
 
 
@@ -47,7 +45,7 @@ def progress(directory: pathlib.Path) -> tuple[int | None, dict[str, float]]:
         steps = read_steps(directory / "metrics.jsonl")
     step = max(steps, default=None)
     record = steps.get(step, {})
-    return step, {key: number(record.get(f"{key}/total")) or 0.0 for key in LIMITS}
+    return step, {key: number(record.get(f"{key}/total")) or 0.0 for key in COSTS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,28 +209,11 @@ def curve(run: Run, name: str, cost: str) -> tuple[np.ndarray, np.ndarray]:
     after an epoch without tasks, the last one is kept.
     """
     points: dict[float, float] = {}
-    spent = {0: 0.0} | _spent(run, cost)
+    spent = {0: 0.0} | run.series(f"{cost}/total")
     for step, values in run.metrics.items():
         if step in spent and name in values:
             points[spent[step]] = values[name]
     return np.array(list(points), float), np.array(list(points.values()), float)
-
-
-def _spent(run: Run, cost: str) -> dict[int, float]:
-    """Step to the run's cost so far.
-
-    cost: "tokens" or "rollouts", as recorded; "seconds": those of the epoch phases that use the devices,
-    with compilation and without held-out tasks.
-    """
-    if cost in LIMITS:
-        return run.series(f"{cost}/total")
-    total, found = 0.0, {}
-    for record in run.timing:
-        step = int(record.get("step", 0))
-        if step:  # time before the first epoch is not charged to an arm
-            total += sum(record.get(f"seconds/{phase}", 0.0) for phase in _DEVICE_PHASES)
-            found[step] = total
-    return found
 
 
 # -- scores of a run -----------------------------------------------------------------------------------
@@ -243,7 +224,7 @@ def run_scores(run: Run, results: Results) -> dict[str, float]:
 
     auc/S/M, start/S/M, final/S/M, gain/S/M: for each held-out split S and mode M, the area up to the cost R
       (`statistics.area_under_curve`), the score before training, the score at R, and final minus start.
-    auc over C/S/M: area under the primary score against another cost C.
+    auc over C/S/M: area under the primary score against the other cost C.
     stratum/NAME: final score of a stratum of the primary split and mode.
     p_hat/epochs_in_band: share of the epochs from the third on whose mean p̂ over generated tasks is in
       [α − k_min, α + k_min].  p_hat/tasks_in_band: mean share of tasks in the band over these epochs.

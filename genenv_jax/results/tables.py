@@ -391,8 +391,8 @@ def _secondary(results: Results) -> Table:
         first, *rest = _contrast_row(c)
         rows.append((f"{first}: {c.name.replace('/', ', ').replace('_', ' ')}", *rest))
     notes = (
-        "Not adjusted. They say whether the main contrasts hold in other scores too, and against other "
-        "costs: each up to what all runs have reached of it; device seconds leave held-out tasks out."
+        "Not adjusted. They say whether the main contrasts hold in other scores too, and against the other "
+        "cost, up to what all runs have reached of it."
     )
     return Table("Main contrasts in secondary scores", _CONTRAST, rows, notes)
 

@@ -66,12 +66,6 @@ def test_a_curve_needs_its_cost(tmp_path):
     assert not len(curve(run, "no/such", "tokens")[0])
 
 
-def test_device_seconds_are_those_of_the_epochs(results):
-    assert results.horizons["seconds"] == 6.0 * max(results.all_runs()[0].metrics)
-    x, y = curve(results.all_runs()[0], str(results.primary), "seconds")
-    assert x[0] == 0 and x[1] % 6 == 0 and len(y) == len(x)
-
-
 def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
     for arm, scale in (("random", 1000), ("static", 2000)):
 
