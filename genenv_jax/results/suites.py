@@ -143,24 +143,15 @@ class Results:
             for seed, run in self.runs.get(arm, {}).items()
         }
 
-    def mean_crossing(self, arm: str) -> float | None:
-        """Cost at which the mean curve of the arm's runs reaches the threshold, within [0, R]."""
-        grid, values = self.on_grid(arm, points=401)
-        if self.threshold is None or not len(values):
-            return None
-        # Allow for rounding: the threshold arm's own mean ends exactly at the threshold.
-        reached = self.threshold - 1e-12
-        return statistics.cost_to_threshold(grid, values.mean(axis=0), reached, self.horizon)
-
     def primary_curve(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
         """`curve` of the primary score against the suite's cost."""
         return curve(run, self.suite.metric, self.suite.cost)
 
-    def on_grid(self, arm: str, points: int = 61) -> tuple[np.ndarray, np.ndarray]:
+    def on_grid(self, arm: str) -> tuple[np.ndarray, np.ndarray]:
         """(costs (s,) from 0 to R, values (runs, s)): primary curves, interpolated linearly."""
-        grid = np.linspace(0, self.horizon, points)
-        curves = [self.primary_curve(run) for run in self.runs.get(arm, {}).values()]
-        return grid, np.array([np.interp(grid, x, y) for x, y in curves]).reshape(-1, points)
+        grid = np.linspace(0, self.horizon, 61)
+        curves = [self.primary_curve(run) for run in self.runs[arm].values()]
+        return grid, np.array([np.interp(grid, x, y) for x, y in curves])
 
 
 def load_results(plan: Plan, workdir: pathlib.Path) -> Results:

@@ -282,23 +282,9 @@ def _threshold(results: Results) -> Table | None:
         # to R, so its estimate is the plain mean of min(T, R).
         restricted = [horizon if c is None else c for c in crossings]
         at_least = "≥ " if len(reached) < len(crossings) else ""
-        mean = results.mean_crossing(arm)
-        rows.append(
-            (
-                arm,
-                f"{len(reached)} of {len(crossings)}",
-                at_least + _mean(results, restricted, ",.0f"),
-                "never" if mean is None else f"{mean:,.0f}",
-                "> 1" if mean is None else f"{mean / horizon:.2f}",
-            )
-        )
-    header = (
-        "arm",
-        "runs that reach it",
-        f"{_unit(results)}, mean of runs",
-        f"{_unit(results)} of the mean curve",
-        "as a share of R",
-    )
+        mean = at_least + _mean(results, restricted, ",.0f")
+        rows.append((arm, f"{len(reached)} of {len(crossings)}", mean))
+    header = ("arm", "runs that reach it", f"{_unit(results)}, mean of runs")
     notes = (
         f"Threshold {results.threshold:.3f}: the mean final score of {results.suite.threshold_arm}. First "
         f"crossing, interpolated linearly. A run that does not reach it within R = {horizon:,.0f} "

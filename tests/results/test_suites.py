@@ -93,9 +93,6 @@ def test_the_threshold_and_who_reaches_it(results):
         x, y = results.primary_curve(results.runs["co-evolved"][seed])
         assert np.interp(at, x, y) == pytest.approx(results.threshold)
         assert (np.interp(np.linspace(0, at, 50)[:-1], x, y) < results.threshold).all()
-    assert results.mean_crossing("co-evolved") < 0.7 * results.horizon
-    assert results.mean_crossing("random") == pytest.approx(results.horizon)
-    assert results.mean_crossing("static") is None
 
 
 def test_the_order_of_strata_and_scores(results):
