@@ -237,7 +237,6 @@ def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture):
     options = {
         "simulator.minibatch_size": 4,
         "simulator.update_epochs": 2,
-        "agent.mask_truncated": True,
     }
     run(cache, tmp_path, epochs=1, compile_ahead=False, **overrides | options)
     assert any(g["weight"] for g in lines(tmp_path, "tasks.jsonl"))

@@ -188,7 +188,7 @@ class AgentTrainer:
             is left out.
         """
         c = self._agent.config
-        kept = ~np.isnan(rewards) & (rollouts.done | (not c.mask_truncated))
+        kept = ~np.isnan(rewards)
         used = np.flatnonzero(kept.any(axis=1)) if kept.any() else np.arange(len(kept))
         advantages = group_advantages(rewards, c.advantages)
         result = self._grpo.update(rollouts.only(kept), advantages, used)
