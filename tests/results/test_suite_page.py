@@ -20,7 +20,7 @@ def test_the_report_holds_everything(suite_report):
         assert f"<h2>{title}</h2>" in text, title
         assert f"## {title}\n" in markdown, title
     figures = {path.stem: path for path in suite_report.glob("*.png")}
-    assert text.count("<img ") == len(figures) == 10
+    assert text.count("<img ") == len(figures) == 9
     for name, path in figures.items():
         pixels = matplotlib_image.imread(path)
         assert pixels.shape[0] > 200 and pixels[..., :3].std() > 0.02, name
@@ -40,9 +40,8 @@ def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_p
     out.mkdir()
     (out / "diversity.png").touch()  # of an earlier report
     page, summary = write_suite_page(odd, out)
-    assert {path.stem for path in out.glob("*.png")} == {
-        *("validation", "validation_arms", "validation_splits", "final")
-    }
+    drawn = {path.stem for path in out.glob("*.png")}
+    assert drawn == {"validation", "validation_arms", "validation_splits"}
     assert "<b>" not in page.read_text()
     assert "<b>$random\\|" in (out / "tables.md").read_text()
     assert "random seed 1" in summary and "[0." not in summary
