@@ -241,24 +241,22 @@ class _Groups:
     def __init__(self):
         self._rewards: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
-        self._said: collections.Counter[str] = collections.Counter()
-        self._valid, self._played = 0, False
-        self._failed: collections.Counter[str] = collections.Counter()
+        # Of valid answers, texts and their characters (`thoughts.totals`), failures by reason, and episodes.
+        self._counts: collections.Counter[str] = collections.Counter()
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint, as plain JSON; a copy."""
         arrays = {"rewards": self._rewards, "lengths": self._lengths}
         return {
             "arrays": pack_arrays({name: np.concatenate(x) for name, x in arrays.items()}),
-            "counts": [dict(self._said), dict(self._failed), self._valid, self._played],
+            "counts": dict(self._counts),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state`."""
         arrays = unpack_arrays(state["arrays"])
         self._rewards, self._lengths = [arrays["rewards"]], [arrays["lengths"]]
-        said, failed, self._valid, self._played = state["counts"]
-        self._said, self._failed = collections.Counter(said), collections.Counter(failed)
+        self._counts = collections.Counter(state["counts"])
 
     def add(self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts) -> np.ndarray:
         """Adds the groups of a batch; returns their rewards (T, g), NaN for a broken episode."""
@@ -267,11 +265,10 @@ class _Groups:
         reward = np.where(broken, np.nan, [[score.reward for score in of] for of in scores])
         self._rewards.append(reward)
         self._lengths.append(rollouts.num_generated)
-        self._valid += sum(score.valid for of in scores for score in of)
-        reasons = [score.reason for of in scores for score in of]
-        self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
-        self._played |= rollouts.loss_mask is not None
-        self._said.update(thoughts.totals([answer for of in attempts for a in of for answer in a.answers]))
+        self._counts["valid"] += sum(score.valid for of in scores for score in of)
+        self._counts["episodes"] += reward.size * (rollouts.loss_mask is not None)
+        self._counts.update(score.reason for of in scores for score in of if score.reason in FAILED_SCORES)
+        self._counts.update(thoughts.totals([answer for of in attempts for a in of for answer in a.answers]))
         return reward
 
     def metrics(self) -> dict[str, float]:
@@ -280,13 +277,13 @@ class _Groups:
         With thoughts also their and the answers' mean lengths, in characters.
         """
         reward = np.concatenate(self._rewards)
-        judged = reward[~np.isnan(reward)]
+        judged, counts = reward[~np.isnan(reward)], self._counts
         return {
             "reward_mean": float(judged.mean()) if judged.size else 0.0,
             "response_length_mean": float(np.concatenate(self._lengths).mean()),
             "zero_variance_share": float(zero_variance(reward).mean()),
-            "valid_share": self._valid / reward.size,
-            **({"turns_mean": self._said["texts"] / reward.size} if self._played else {}),
-            **thoughts.mean_lengths(self._said),
-            **self._failed,
+            "valid_share": counts["valid"] / reward.size,
+            **({"turns_mean": counts["texts"] / reward.size} if counts["episodes"] else {}),
+            **thoughts.mean_lengths(counts),
+            **{reason: counts[reason] for reason in FAILED_SCORES if counts[reason]},
         }
