@@ -106,7 +106,7 @@ _BY_EPOCH: dict[str, list[Panel]] = {
     ],
     "diversity": [
         ("generated/difficulty_mean", "Difficulty of the accepted tasks", "mean difficulty"),
-        *((f"generated/{name}", title, axis) for name, (title, axis, _) in DIVERSITY.items()),
+        *((f"generated/{name}", title, axis) for name, (title, axis) in DIVERSITY.items()),
     ],
 }
 _FROM_ZERO = ("solved", "diversity")

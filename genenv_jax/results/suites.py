@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 # Costs that runs may be compared against and that can limit a run, in words.
 COSTS = {"tokens": "processed tokens", "rollouts": "rollouts"}
-# Measures of the generated tasks' diversity ("generated/NAME"): title, axis label, number format.
+# Measures of the generated tasks' diversity ("generated/NAME"): title, axis label.
 DIVERSITY = {
-    "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
-    "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
-    "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
-    "skill_entropy": ("Entropy of skills", "nats", ".2f"),
+    "difficulty_sd": ("Spread of difficulty", "SD of difficulty"),
+    "distinct_signatures": ("Distinct signatures", "signatures per epoch"),
+    "signature_entropy": ("Entropy of signatures", "nats"),
+    "skill_entropy": ("Entropy of skills", "nats"),
 }
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
 
@@ -222,7 +222,7 @@ def run_scores(run: Run, results: Results) -> dict[str, float]:
     p_hat/mean: mean p̂ over these epochs.  p_hat/rerolled: the same over independent rollouts of some tasks.
       p_hat/gap, p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, over their own rollouts and over
       the independent ones (`evaluation.reroll`).
-    diversity/NAME/start, end, ratio: value in the first and the last epoch, and last divided by first.
+    diversity/NAME: the last epoch's value divided by the first's.
     tokens/total, rollouts/total: at the end of the run; minutes: of all its phases.
     """
     scores = dict(_held_out(run, results)) | dict(_p_hat(run)) | dict(_diversity(run))
@@ -273,8 +273,6 @@ def _p_hat(run: Run) -> Iterator[tuple[str, float]]:
 
 def _diversity(run: Run) -> Iterator[tuple[str, float]]:
     for name in DIVERSITY:
-        if values := list(run.series(f"generated/{name}").values()):
-            yield f"diversity/{name}/start", values[0]
-            yield f"diversity/{name}/end", values[-1]
-            if values[0]:
-                yield f"diversity/{name}/ratio", values[-1] / values[0]
+        values = list(run.series(f"generated/{name}").values())
+        if values and values[0]:
+            yield f"diversity/{name}", values[-1] / values[0]

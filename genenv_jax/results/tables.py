@@ -319,12 +319,10 @@ def _simulator(results: Results) -> Table:
         ("p_hat/gap", "mean distance of p̂ to α in the band", ".2f"),
         ("p_hat/rerolled_gap", "the same, re-rolled", ".2f"),
     ]
-    for measure, (title, _, style) in DIVERSITY.items():
-        columns += [
-            (f"diversity/{measure}/start", f"{title.lower()}: first epoch", style),
-            (f"diversity/{measure}/end", f"{title.lower()}: last epoch", style),
-            (f"diversity/{measure}/ratio", f"{title.lower()}: last / first", ".2f"),
-        ]
+    columns += [
+        (f"diversity/{measure}", f"{title.lower()}: last epoch / first", ".2f")
+        for measure, (title, _) in DIVERSITY.items()
+    ]
     notes = (
         "Band: α ± k_min of the run's configuration; these numbers are of the epochs from the third on. p̂ is "
         "that of the training rollouts, which also choose what the simulator learns from; re-rolled: by "

@@ -46,7 +46,7 @@ def test_the_scores_of_a_run_by_hand(finished, results):
     assert scores["p_hat/rerolled"] == pytest.approx(np.mean(again))
     assert "p_hat/gap" not in scores  # what no run recorded
     assert scores["minutes"] == pytest.approx(0.5)
-    assert scores["diversity/distinct_signatures/ratio"] == pytest.approx(
+    assert scores["diversity/distinct_signatures"] == pytest.approx(
         records[-1]["generated/distinct_signatures"] / records[1]["generated/distinct_signatures"]
     )
     assert scores["tokens/total"] == x[-1]
