@@ -42,7 +42,6 @@ class Suite(Settings):
       overrides: settings of all arms, by dotted key.
       seeds: seeds of each arm's runs.
       contrasts: pairs (arm, arm) fixed beforehand: first minus second, with Holm's correction over all pairs.
-      threshold_arm: arm whose mean final held-out score is the threshold in "cost to the threshold".
       cost: x axis of the curves, see `Results`: "tokens" or "rollouts".
       metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
       strata: name prefix of its strata, which are metrics of the same split and mode.
@@ -55,7 +54,6 @@ class Suite(Settings):
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     seeds: tuple[int, ...] = tuple(range(8))
     contrasts: tuple[tuple[str, str], ...] = ()
-    threshold_arm: str = ""
     cost: str = choice(*COSTS)
     metric: str = "eval/in_distribution/sampled/accuracy"
     strata: str = "depth_"
@@ -218,8 +216,6 @@ def _suite(given: Mapping[str, Any]) -> Suite:
     contrasts = tuple(map(tuple, contrasts))
     if len(set(contrasts)) < len(contrasts):
         raise ValueError("config.contrasts: expected each of them once, Holm's correction counts them")
-    if suite.threshold_arm not in arms:
-        raise ValueError(f"config.threshold_arm = {suite.threshold_arm!r}: expected one of {list(arms)}")
     overrides = flatten(suite.overrides)
     return dataclasses.replace(suite, arms=arms, overrides=overrides, contrasts=contrasts)
 

@@ -343,16 +343,11 @@ def _validation(results: Results, arms: Arms) -> Figure:
             x = results.horizon * (1.02 + 0.09 * index / max(1, len(arms) - 1))
             axes.vlines(x, *interval, color=style["color"], linewidth=1.3)
             axes.plot(x, mean[-1], "_", color=style["color"], markersize=4)
-    threshold = []
-    if results.threshold is not None:
-        label = f"final score of {shown_in_figure(results.suite.threshold_arm)}"
-        look = {"color": GREY, "linewidth": 0.8, "linestyle": ":"}
-        threshold = [axes.axhline(results.threshold, zorder=1, label=label, **look)]
     axes.set_title(shown_in_figure(f"Held-out {results.primary.title}", 60))
     _cost_axis(axes, results)
     axes.set_xlim(right=results.horizon * 1.13)
     axes.set_ylabel(shown_in_figure(results.primary.name.replace("_", " ")))
-    _legend(figure, arms, threshold)
+    _legend(figure, arms)
     return figure
 
 

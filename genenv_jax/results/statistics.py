@@ -5,7 +5,6 @@ Each run is one sample, and runs are paired by seed.  Nothing here touches files
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,23 +33,6 @@ def area_under_curve(spent: Sequence[float], scores: Sequence[float], until: flo
     inside = x < until
     end = np.interp(until, x, y)
     return float(np.trapezoid(np.append(y[inside], end), np.append(x[inside], until)) / until)
-
-
-def cost_to_threshold(
-    spent: Sequence[float], scores: Sequence[float], threshold: float, until: float = math.inf
-) -> float | None:
-    """The cost at which the curve first reaches the threshold, interpolated linearly.
-
-    spent: (s,), ascending; scores: (s,).  The curve is read up to `until`.  None if it stays below: the run
-    is censored there.
-    """
-    x, y = np.asarray(spent, float), np.asarray(scores, float)
-    above = np.flatnonzero(y >= threshold)
-    if not above.size:
-        return None
-    around = slice(max(above[0] - 1, 0), above[0] + 1)
-    crossing = float(np.interp(threshold, y[around], x[around]))
-    return crossing if crossing <= until else None
 
 
 def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> float:

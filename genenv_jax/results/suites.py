@@ -128,21 +128,6 @@ class Results:
         scores = (found for runs in self.scores.values() for found in runs.values())
         return list(dict.fromkeys(name for found in scores for name in found))
 
-    @functools.cached_property
-    def threshold(self) -> float | None:
-        """Mean final score of the threshold arm; None if none of its runs is finished."""
-        finals = self.score(self.suite.threshold_arm, f"final/{self.primary.key}")
-        return float(np.mean(list(finals.values()))) if finals else None
-
-    def crossings(self, arm: str) -> dict[int, float | None]:
-        """Seed to the cost at which the run reaches the threshold; None: not within [0, R]."""
-        if self.threshold is None:
-            return {}
-        return {
-            seed: statistics.cost_to_threshold(*self.primary_curve(run), self.threshold, self.horizon)
-            for seed, run in self.runs.get(arm, {}).items()
-        }
-
     def primary_curve(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
         """`curve` of the primary score against the suite's cost."""
         return curve(run, self.suite.metric, self.suite.cost)

@@ -176,28 +176,22 @@ def suite_tables(results: Results) -> list[Table]:
         _secondary(results),
         _exploratory(results),
         _gains(results),
-        _threshold(results),
         _strata(results),
         _splits(results),
         _simulator(results),
         _cost(results),
         _by_seed(results),
     ]
-    return [table for table in made if table and table.rows]
+    return [table for table in made if table.rows]
 
 
 def runs_csv(results: Results) -> str:
-    """All numbers of `run_scores`, and the cost to the threshold, with one line per run."""
-    rows: list[dict[str, object]] = []
-    for arm, scores in results.scores.items():
-        crossings = results.crossings(arm)
-        for seed, found in scores.items():
-            row = {"arm": arm, "seed": seed, **found}
-            if crossings:
-                at = crossings[seed]
-                row["cost_to_threshold"] = results.horizon if at is None else at
-                row["censored"] = int(at is None)
-            rows.append(row)
+    """All numbers of `run_scores`, with one line per run."""
+    rows = [
+        {"arm": arm, "seed": seed, **found}
+        for arm, scores in results.scores.items()
+        for seed, found in scores.items()
+    ]
     text, header = io.StringIO(), dict.fromkeys(key for row in rows for key in row)
     writer = csv.DictWriter(text, header, restval="", lineterminator="\n")
     writer.writeheader()
@@ -269,28 +263,6 @@ def _gains(results: Results) -> Table:
         "Gain of each run over its own start, at R; p: sign-flip test of the gain against 0, not adjusted."
     )
     return Table("Gain over its own start", header, rows, notes)
-
-
-def _threshold(results: Results) -> Table | None:
-    if results.threshold is None:
-        return None
-    rows, horizon = [], results.horizon
-    for arm in results.runs:
-        crossings = list(results.crossings(arm).values())
-        reached = [c for c in crossings if c is not None]
-        # The restricted mean survival time with horizon R (Royston & Parmar 2013): all runs are observed up
-        # to R, so its estimate is the plain mean of min(T, R).
-        restricted = [horizon if c is None else c for c in crossings]
-        at_least = "≥ " if len(reached) < len(crossings) else ""
-        mean = at_least + _mean(results, restricted, ",.0f")
-        rows.append((arm, f"{len(reached)} of {len(crossings)}", mean))
-    header = ("arm", "runs that reach it", f"{_unit(results)}, mean of runs")
-    notes = (
-        f"Threshold {results.threshold:.3f}: the mean final score of {results.suite.threshold_arm}. First "
-        f"crossing, interpolated linearly. A run that does not reach it within R = {horizon:,.0f} "
-        f"{_unit(results)} is censored and counts as R, so the mean is then a lower bound (≥)."
-    )
-    return Table("Cost to the threshold", header, rows, notes)
 
 
 def _strata(results: Results) -> Table:
@@ -406,10 +378,7 @@ def _contrast_row(c: Contrast) -> tuple[str, ...]:
 
 def _summary(results: Results, arm: str, name: str, style: str = ".3f") -> str:
     """Mean and interval over seeds; "–" if nothing is recorded."""
-    return _mean(results, list(results.score(arm, name).values()), style)
-
-
-def _mean(results: Results, values: Sequence[float], style: str) -> str:
+    values = list(results.score(arm, name).values())
     if not values:
         return "–"
     interval = statistics.bootstrap_interval(values, resamples=results.suite.bootstrap)

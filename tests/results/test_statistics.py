@@ -34,18 +34,6 @@ def test_a_curve_that_does_not_span_the_range_is_refused(curve, until):
         s.area_under_curve(*curve, until)
 
 
-def test_the_first_crossing_counts():
-    assert s.cost_to_threshold(*CURVE, 0.35) == pytest.approx(50)
-    assert s.cost_to_threshold(*CURVE, 0.5) == pytest.approx(100)
-    assert s.cost_to_threshold(*CURVE, 0.6) == pytest.approx(350)
-    assert s.cost_to_threshold(*CURVE, 0.2) == 0  # from the start
-    assert s.cost_to_threshold(*CURVE, 0.8) is None
-    assert s.cost_to_threshold(*CURVE, 0.6, until=349) is None
-    for threshold in (0.25, 0.44, 0.51, 0.69):  # what is returned lies on the curve
-        at = s.cost_to_threshold(*CURVE, threshold)
-        assert np.interp(at, *CURVE) == pytest.approx(threshold)
-
-
 @pytest.mark.parametrize("n", [1, 3, 8, 11])
 def test_the_sign_flip_test_is_the_share_of_all_sign_assignments(n):
     d = np.random.default_rng(n).normal(0.4, 1, n)

@@ -83,18 +83,6 @@ def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
     assert results.score("static", f"final/{KEY}")[0] == pytest.approx(values[2])
 
 
-def test_the_threshold_and_who_reaches_it(results):
-    finals = [
-        np.interp(results.horizon, *results.primary_curve(run)) for run in results.runs["random"].values()
-    ]
-    assert results.threshold == pytest.approx(np.mean(finals))
-    assert all(c is None for c in results.crossings("static").values())
-    for seed, at in results.crossings("co-evolved").items():
-        x, y = results.primary_curve(results.runs["co-evolved"][seed])
-        assert np.interp(at, x, y) == pytest.approx(results.threshold)
-        assert (np.interp(np.linspace(0, at, 50)[:-1], x, y) < results.threshold).all()
-
-
 def test_the_order_of_strata_and_scores(results):
     assert [m.name for m in results.strata] == [f"depth_{d}" for d in range(1, 7)]
     assert [m.key for m in results.accuracies] == [
