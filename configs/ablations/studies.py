@@ -33,7 +33,7 @@ _STEEP = {
     "benchmark.asked": 0.4,
 }
 
-# Name: (arms, contrasts, the arm whose final score is the threshold).
+# Name: (arms, contrasts).
 _STUDIES = {
     "batch": (
         {
@@ -53,7 +53,6 @@ _STUDIES = {
             for rate in rates
         },
         (("informative-4-30e-5", "all-64-30e-5"),),
-        "informative-16-30e-5",
     ),
     "range": (
         {
@@ -70,7 +69,6 @@ _STUDIES = {
             **{name: ARMS[name] for name in ("random", "oracle", "teacher")},
         },
         (("all-three", "rwr-4"),),
-        "random",
     ),
     "steering": (
         {
@@ -83,7 +81,6 @@ _STUDIES = {
             *(("hindsight", name) for name in ("random", "paper", "asked")),
             *(("asked", name) for name in ("random", "random-rate")),
         ),
-        "random",
     ),
     "losses": (
         {
@@ -91,7 +88,6 @@ _STUDIES = {
             **{name: ARMS["random"] | {"agent.advantages": name} for name in ("group", "rloo", "maxrl")},
         },
         (("gspo", "grpo"),),
-        "grpo",
     ),
 }
 
@@ -99,9 +95,9 @@ _STUDIES = {
 def get_config(arg: str = ""):
     if arg not in _STUDIES:
         raise ValueError(f"configs/ablations/studies.py takes one of {list(_STUDIES)}, got {arg!r}")
-    arms, contrasts, threshold_arm = _STUDIES[arg]
+    arms, contrasts = _STUDIES[arg]
     suite = default_suite(arms, EQUAL_ROLLOUTS)
-    suite.contrasts, suite.threshold_arm = contrasts, threshold_arm
+    suite.contrasts = contrasts
     # Settings are chosen on other random seeds than those of the reported results.
     suite.seeds = tuple(range(400, 416)) if arg == "steering" else (0, 1)
     suite.jobs = 2

@@ -69,6 +69,5 @@ def get_config(arg: str = ""):
         # A base model is left out if less than half of its tasks are valid before any update, as in the first
         # epoch of the arm random.
         suite.seeds = (200, 201, 202, 203, 204, 205, 206, 207)
-    suite.threshold_arm = "random"
     suite.jobs = 2
     return suite

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from genenv_jax import cli
 from genenv_jax.benchmarks import registry
 from genenv_jax.config import Config, check_group, flatten, validate
-from genenv_jax.results.suites import COSTS, LIMITS, progress, run_dir
+from genenv_jax.results.suites import COSTS, progress, run_dir
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.system.ownership import SUITE, refuse_other
@@ -42,8 +42,7 @@ class Suite(Settings):
       overrides: settings of all arms, by dotted key.
       seeds: seeds of each arm's runs.
       contrasts: pairs (arm, arm) fixed beforehand: first minus second, with Holm's correction over all pairs.
-      threshold_arm: arm whose mean final held-out score is the threshold in "cost to the threshold".
-      cost: x axis of the curves, see `Results`: "tokens", "rollouts" or "seconds".
+      cost: x axis of the curves, see `Results`: "tokens" or "rollouts".
       metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
       strata: name prefix of its strata, which are metrics of the same split and mode.
       bootstrap: resamples per interval.
@@ -55,7 +54,6 @@ class Suite(Settings):
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     seeds: tuple[int, ...] = tuple(range(8))
     contrasts: tuple[tuple[str, str], ...] = ()
-    threshold_arm: str = ""
     cost: str = choice(*COSTS)
     metric: str = "eval/in_distribution/sampled/accuracy"
     strata: str = "depth_"
@@ -123,7 +121,7 @@ class Plan:
         """The finished share of an arm's run, in [0, 1]: 1 after its epochs, tokens or rollouts."""
         config = self.configs[arm]
         step, spent = progress(directory)
-        shares = [spent[key] / config[key] for key in LIMITS if config[key]]
+        shares = [spent[key] / config[key] for key in COSTS if config[key]]
         return min(1.0, max((step or 0) / config["epochs"], *shares, 0.0))
 
     def is_done(self, workdir: pathlib.Path, arm: str, seed: int) -> bool:
@@ -218,8 +216,6 @@ def _suite(given: Mapping[str, Any]) -> Suite:
     contrasts = tuple(map(tuple, contrasts))
     if len(set(contrasts)) < len(contrasts):
         raise ValueError("config.contrasts: expected each of them once, Holm's correction counts them")
-    if suite.threshold_arm not in arms:
-        raise ValueError(f"config.threshold_arm = {suite.threshold_arm!r}: expected one of {list(arms)}")
     overrides = flatten(suite.overrides)
     return dataclasses.replace(suite, arms=arms, overrides=overrides, contrasts=contrasts)
 
@@ -279,7 +275,7 @@ def stored_plan(workdir: str | os.PathLike[str]) -> Plan:
         suite = _suite(stored["suite"])
         configs = {arm: dict(stored["configs"][arm]) for arm in suite.arms}
         for config in configs.values():
-            limits = [config[key] for key in ("epochs", *LIMITS)]
+            limits = [config[key] for key in ("epochs", *COSTS)]
             if not all(type(limit) is int for limit in limits) or limits[0] < 1:
                 raise ValueError("epochs, tokens or rollouts of an arm")
     except (KeyError, TypeError, ValueError) as error:

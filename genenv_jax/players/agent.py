@@ -20,7 +20,6 @@ class AgentConfig(PlayerConfig, LossConfig):
       group_size: rollouts per task.
       advantages: a reward less its group's mean, divided by the standard deviation ("group"), by nothing
         ("centred", Dr. GRPO) or by the mean ("maxrl"), or less the mean of the others ("rloo").
-      mask_truncated: leave answers that the token limit cut off out of the loss (DAPO).
       groups: groups of rollouts to train on: "all", or only the "informative" ones, whose rewards differ, as
         in DAPO's dynamic sampling (arXiv 2503.14476); batches are then filled up with later groups.
       base_share: share of the training tasks that come from the data set; the agent attempts them anew.  The
@@ -30,7 +29,6 @@ class AgentConfig(PlayerConfig, LossConfig):
 
     group_size: int = within(8, 1, 2**12)
     advantages: str = choice(*ADVANTAGES)
-    mask_truncated: bool = False
     groups: str = choice("all", "informative")
     base_share: float = within(0.2, 0, 1)
     replay_share: float = within(0.0, 0, 1)

@@ -72,7 +72,6 @@ class Endpoint:
     Args:
       url: base URL, including the path before "/chat/completions" (usually "/v1").
       model: the model's name on the server.
-      temperature: 0 for greedy.
       max_tokens: longest answer, in tokens.
       cache: file of the answers so far, one JSON object a line; made if missing.  None: no cache.
       timeout: seconds for one exchange, from the connection to the end of the response.
@@ -92,7 +91,6 @@ class Endpoint:
         url: str,
         model: str,
         *,
-        temperature: float = 0.0,
         max_tokens: int = 512,
         cache: str | os.PathLike[str] | None = None,
         timeout: float = 120.0,
@@ -114,7 +112,7 @@ class Endpoint:
                 "an endpoint needs the openai package: pip install -e '.[endpoint]'"
             ) from error
         self.url, self.model = url, model
-        self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        self._settings = {"model": model, "max_tokens": max_tokens}
         if thinking:
             self._settings["extra_body"] = {"chat_template_kwargs": {"enable_thinking": True}}
         self._limit = "max_tokens"  # the server's name for it
@@ -159,21 +157,18 @@ class Endpoint:
         except self._failures:
             pass
 
-    def complete(
-        self, messages: Sequence[Message], seed: int = 0, temperature: float | None = None
-    ) -> Answer:
+    def complete(self, messages: Sequence[Message], seed: int = 0, temperature: float = 0.0) -> Answer:
         """One answer, from the cache if possible.
 
         Args:
           messages: the conversation.
           seed: sent to the server, which may ignore it; distinguishes samples of one conversation.
-          temperature: None uses the endpoint's own.
+          temperature: 0 for greedy.
         Raises:
           RequestRefused, BudgetSpent, EndpointError: see these classes.
         """
-        request = {**self._settings, **_conversation(messages), "seed": seed}
-        if temperature is not None:
-            request["temperature"] = temperature
+        sampling = {"seed": seed, "temperature": temperature}
+        request = self._settings | _conversation(messages) | sampling
         text = json.dumps({"url": self.url, **request}, sort_keys=True)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         with self._lock:
@@ -414,7 +409,7 @@ class EndpointModel(ChatModel):
       samples, max_concurrent: see `ChatModel`.
       seed: seed of each conversation's first sample; later samples count up from it.
       concurrency: requests in flight at a time.
-      temperature: None uses the endpoint's own.
+      temperature: of the answers.
     """
 
     endpoint: Endpoint
@@ -422,7 +417,7 @@ class EndpointModel(ChatModel):
     max_concurrent: int = 64
     seed: int = 0
     concurrency: int = 8
-    temperature: float | None = None
+    temperature: float = 0.0
 
     def answer(
         self,

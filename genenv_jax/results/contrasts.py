@@ -10,8 +10,6 @@ import numpy as np
 from genenv_jax.results import statistics
 from genenv_jax.results.suites import Results
 
-_RESAMPLES = 2000  # for the probability of improvement
-
 
 @dataclasses.dataclass(frozen=True)
 class Contrast:
@@ -19,8 +17,6 @@ class Contrast:
 
     mean: of the differences; p: of `statistics.sign_flip_test`.
     interval, t_interval: 95 % intervals of the mean difference, bootstrap and Student's t; None for one seed.
-    ratio: of the arms' means over these seeds; None if the second is not positive.
-    improvement: probability of improvement, and its interval.
     holm: p adjusted over the suite's contrasts; None for other contrasts.
     """
 
@@ -33,9 +29,6 @@ class Contrast:
     p: float
     interval: np.ndarray | None
     t_interval: tuple[float, float] | None
-    ratio: float | None
-    improvement: float
-    improvement_interval: np.ndarray | None
     holm: float | None = None
 
     @property
@@ -50,9 +43,7 @@ def contrast(results: Results, first: str, second: str, name: str) -> Contrast |
     seeds = tuple(seed for seed in a if seed in b)
     if not seeds:
         return None
-    x, y = (np.array([of[seed] for seed in seeds]) for of in (a, b))
-    differences = (x - y).tolist()
-    improvement = statistics.probability_of_improvement
+    differences = [a[seed] - b[seed] for seed in seeds]
     return Contrast(
         first=first,
         second=second,
@@ -63,9 +54,6 @@ def contrast(results: Results, first: str, second: str, name: str) -> Contrast |
         p=statistics.sign_flip_test(differences),
         interval=statistics.bootstrap_interval(differences, resamples=results.suite.bootstrap),
         t_interval=statistics.t_interval(differences),
-        ratio=float(x.mean() / y.mean()) if y.mean() > 0 else None,
-        improvement=float(improvement(x, y)),
-        improvement_interval=statistics.bootstrap_interval(x, y, statistic=improvement, resamples=_RESAMPLES),
     )
 
 
@@ -82,10 +70,10 @@ def main_contrasts(results: Results) -> list[Contrast]:
 
 
 def secondary_contrasts(results: Results) -> list[Contrast]:
-    """The main contrasts in all other held-out numbers and against the other costs; not corrected."""
+    """The main contrasts in all other held-out numbers and against the other cost; not corrected."""
     keys = [metric.key for metric in results.accuracies]
     costs = [name for name in results.names if name.startswith("auc over ")]
-    names = [f"auc/{key}" for key in keys[1:]] + [f"final/{key}" for key in keys] + costs + ["cvar"]
+    names = [f"auc/{key}" for key in keys[1:]] + [f"final/{key}" for key in keys] + costs
     found = [contrast(results, *pair, n) for pair in results.suite.contrasts for n in names]
     return [c for c in found if c]
 

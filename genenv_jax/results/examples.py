@@ -191,7 +191,6 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
     facts += [f"{name} {bounded(task.get(key), 80)}" for name, key in (("id", "id"), ("seed", "seed_id"))]
     given = _mapping(task.get("task"))
     messages, tools = (_list(given.get(key)) for key in ("messages", "tools"))
-    reference = task.get("reference")  # in words; records of earlier versions have none
     detail = task.get("detail")
     return {
         "epoch": task["epoch"],
@@ -208,7 +207,7 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
         "more_messages": max(0, len(messages) - _MESSAGES),
         "tools": [bounded(_mapping(tool).get("name"), 80) for tool in tools],
         "descriptions": "\n\n".join(map(readable, tools)),
-        "answer": readable(reference or given.get("answer")) if given else "",
+        "answer": readable(task.get("reference") or given.get("answer")) if given else "",
         "text": _text(task.get("text") or ""),
     }
 

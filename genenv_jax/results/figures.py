@@ -64,8 +64,6 @@ CAPTIONS = {
     "the other arms' means in grey.",
     "contrasts": "Differences in AUC between two arms, paired by seed: seeds as dots, their mean "
     "with its 95 % bootstrap interval.",
-    "final": "Final held-out scores: means as bars with 95 % intervals, seeds as dots; the grey tick "
-    "is the mean before training.",
     "validation_splits": "Held-out score by epoch, for every split and mode of answering. Vertical "
     "lines: 95 % intervals over seeds.",
     "accuracy": "Accuracy on held-out tasks: splits by colour, modes by line (sampled: at "
@@ -108,7 +106,7 @@ _BY_EPOCH: dict[str, list[Panel]] = {
     ],
     "diversity": [
         ("generated/difficulty_mean", "Difficulty of the accepted tasks", "mean difficulty"),
-        *((f"generated/{name}", title, axis) for name, (title, axis, _) in DIVERSITY.items()),
+        *((f"generated/{name}", title, axis) for name, (title, axis) in DIVERSITY.items()),
     ],
 }
 _FROM_ZERO = ("solved", "diversity")
@@ -137,7 +135,6 @@ def draw_suite(results: Results, out: str | os.PathLike[str]) -> dict[str, pathl
         "validation": functools.partial(_validation, results, arms),
         "validation_arms": functools.partial(_validation_arms, results, arms),
         "contrasts": functools.partial(_contrasts, results),
-        "final": functools.partial(_final, results, arms),
         "validation_splits": functools.partial(_validation_splits, results, arms),
     }
     return _save(makers | _training(arms), out)
@@ -346,16 +343,11 @@ def _validation(results: Results, arms: Arms) -> Figure:
             x = results.horizon * (1.02 + 0.09 * index / max(1, len(arms) - 1))
             axes.vlines(x, *interval, color=style["color"], linewidth=1.3)
             axes.plot(x, mean[-1], "_", color=style["color"], markersize=4)
-    threshold = []
-    if results.threshold is not None:
-        label = f"final score of {shown_in_figure(results.suite.threshold_arm)}"
-        look = {"color": GREY, "linewidth": 0.8, "linestyle": ":"}
-        threshold = [axes.axhline(results.threshold, zorder=1, label=label, **look)]
     axes.set_title(shown_in_figure(f"Held-out {results.primary.title}", 60))
     _cost_axis(axes, results)
     axes.set_xlim(right=results.horizon * 1.13)
     axes.set_ylabel(shown_in_figure(results.primary.name.replace("_", " ")))
-    _legend(figure, arms, threshold)
+    _legend(figure, arms)
     return figure
 
 
@@ -393,32 +385,6 @@ def _validation_splits(results: Results, arms: Arms) -> Figure:
     return figure
 
 
-def _final(results: Results, arms: Arms) -> Figure:
-    metrics, height = results.accuracies, 0.55 + 0.24 * len(arms)
-    columns = 2 if len(metrics) <= 4 else 3
-    figure, cells = _grid(len(metrics), columns, 3.5, (0.5, height), sharey=True)
-    for metric, (axes, _, bottom) in zip(metrics, cells, strict=True):
-        for place, (arm, (style, _)) in enumerate(arms.items()):
-            values = list(results.score(arm, f"final/{metric.key}").values())
-            if not values:
-                continue
-            colour = style["color"]
-            axes.barh(place, np.mean(values), 0.72, color=colour, alpha=0.45, linewidth=0)
-            interval = statistics.bootstrap_interval(values, resamples=results.suite.bootstrap)
-            if interval is not None:
-                axes.hlines(place, *interval, color="black", linewidth=1.2, zorder=4)
-            axes.plot(values, [place] * len(values), "o", color=colour, markersize=2.5, zorder=3)
-            start = np.mean(list(results.score(arm, f"start/{metric.key}").values()))
-            axes.vlines(start, place - 0.36, place + 0.36, color=GREY, linewidth=1.2)
-        axes.set_title(shown_in_figure(metric.title))
-        _rows(axes, map(shown_in_figure, arms))
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        if bottom:
-            axes.set_xlabel(shown_in_figure(f"final {metric.name}"))
-    return figure
-
-
 def _contrasts(results: Results) -> Figure | None:
     main = main_contrasts(results)
     found = [*main, *exploratory_contrasts(results)]
@@ -437,7 +403,8 @@ def _contrasts(results: Results) -> Figure | None:
         p = f"Holm p = {c.holm:.3g}" if c.holm is not None else f"p = {c.p:.3g}"
         labels.append(f"{shown_in_figure(c.first)} − {shown_in_figure(c.second)}\n{p}")
     axes.axvline(0, color="black", linewidth=0.7)
-    _rows(axes, labels)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.5, -0.5)  # the first one on top
     axes.set_xlabel("difference in AUC, same seed")
     axes.set_title("Paired differences" + (" (main contrasts in blue)" if len(main) < len(found) else ""))
     return figure
@@ -502,10 +469,3 @@ def _cost_axis(axes: Axes, results: Results, label: bool = True) -> None:
     axes.set_xlim(left=-0.02 * results.horizon)
     if label:
         axes.set_xlabel(COSTS[results.suite.cost])
-
-
-def _rows(axes: Axes, labels: Iterable[str]) -> None:
-    """A y axis of named rows, the first one on top."""
-    labels = list(labels)
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)

@@ -68,7 +68,7 @@ class Run:
       workdir: the directory.
       config: config.json, or {} if there is none.
       metrics: step to {name: finite number}, by ascending step; nulls are left out.
-      timing: the records of timing.jsonl, numbers only, including the step.
+      timing: the records of timing.jsonl, numbers only, without the step.
       about: what it was made with, see `publish.provenance.made_with`, at its last start; and "tasks", the
         number of held-out tasks behind each share.  {} if it was not recorded.
       tasks: from each record of tasks.jsonl, the fields that are counted and drawn (full records may not fit
@@ -189,15 +189,10 @@ def load_run(workdir: str | os.PathLike[str], tasks: bool = True) -> Run:
         workdir=directory,
         config=read_json(config, "settings") if config.is_file() else {},
         metrics=metrics,
-        timing=list(map(_with_step, times)),
+        timing=list(map(numbers, times)),
         tasks=_read_tasks(directory / "tasks.jsonl") if tasks else [],
         about=dict(collections.ChainMap(*reversed(starts))),
     )
-
-
-def _with_step(record: Mapping[str, Any]) -> dict[str, float]:
-    step = number(record.get("step"))
-    return numbers(record) | ({} if step is None else {"step": step})
 
 
 def _read_tasks(path: pathlib.Path) -> list[dict[str, Any]]:

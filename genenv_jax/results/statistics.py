@@ -5,8 +5,7 @@ Each run is one sample, and runs are paired by seed.  Nothing here touches files
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy  # loads scipy.stats when it is first used
@@ -34,23 +33,6 @@ def area_under_curve(spent: Sequence[float], scores: Sequence[float], until: flo
     inside = x < until
     end = np.interp(until, x, y)
     return float(np.trapezoid(np.append(y[inside], end), np.append(x[inside], until)) / until)
-
-
-def cost_to_threshold(
-    spent: Sequence[float], scores: Sequence[float], threshold: float, until: float = math.inf
-) -> float | None:
-    """The cost at which the curve first reaches the threshold, interpolated linearly.
-
-    spent: (s,), ascending; scores: (s,).  The curve is read up to `until`.  None if it stays below: the run
-    is censored there.
-    """
-    x, y = np.asarray(spent, float), np.asarray(scores, float)
-    above = np.flatnonzero(y >= threshold)
-    if not above.size:
-        return None
-    around = slice(max(above[0] - 1, 0), above[0] + 1)
-    crossing = float(np.interp(threshold, y[around], x[around]))
-    return crossing if crossing <= until else None
 
 
 def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> float:
@@ -99,27 +81,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def bootstrap_interval(
-    *samples: ArrayLike, statistic: Callable[..., ArrayLike] = np.mean, resamples: int = 10_000
-) -> np.ndarray | None:
-    """Percentile 95 % bootstrap interval over runs (Efron 1979).
+def bootstrap_interval(sample: ArrayLike, resamples: int = 10_000) -> np.ndarray | None:
+    """Percentile 95 % bootstrap interval of the mean over runs (Efron 1979).
 
-    For paired differences, it is an interval of the paired mean; several samples are resampled independently.
-    With few runs it is too narrow: for 8 normal values, the interval covers the mean about 90 % of the time;
-    compare it with `t_interval`.
+    For paired differences, it is an interval of the paired mean.  With few runs it is too narrow: for 8
+    normal values, it covers the mean about 90 % of the time; compare it with `t_interval`.
 
     Args:
-      samples: (runs,), or curves (runs, s), whose intervals are pointwise.
-      statistic: called with the samples and `axis`.
+      sample: (runs,), or curves (runs, s), whose intervals are pointwise.
     Returns:
       (2,) or (2, s), low and high; None for fewer than two runs, whose spread is unknown.
     """
-    arrays = [np.asarray(sample, float) for sample in samples]
-    if min(map(len, arrays)) < 2:
+    if len(sample) < 2:
         return None
     interval = scipy.stats.bootstrap(
-        arrays,
-        statistic,
+        (np.asarray(sample, float),),
+        np.mean,
         axis=0,
         method="percentile",
         vectorized=True,
@@ -136,38 +113,3 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     mean, error = float(np.mean(values)), float(scipy.stats.sem(values))
     half = float(scipy.stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
     return mean - half, mean + half
-
-
-def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean of the middle half: ⌊n/4⌋ values are dropped at each end.
-
-    The IQM of Agarwal et al. 2021 (arXiv 2108.13264, rliable's `aggregate_iqm`).
-    """
-    return float(scipy.stats.trim_mean(values, 0.25))
-
-
-def probability_of_improvement(x: ArrayLike, y: ArrayLike, axis: int = 0) -> ArrayLike:
-    """P(X > Y) + P(X = Y) / 2 over all pairs of runs of two arms: U / (n m) of Mann and Whitney (1947).
-
-    Agarwal et al. 2021 (arXiv 2108.13264, rliable's `probability_of_improvement`), for one task.  It
-    ignores the pairing of seeds.
-    """
-    u = scipy.stats.mannwhitneyu(x, y, axis=axis, method="asymptotic").statistic
-    return u / (np.shape(x)[axis] * np.shape(y)[axis])
-
-
-def conditional_value_at_risk(values: Sequence[float], share: float = 0.2) -> float:
-    """CVaR: the mean of the lowest `share` of the values, with the last one counted in part.
-
-    With m = share · n: (Σ of the ⌊m⌋ lowest + (m − ⌊m⌋) · the next) / m, which is (1/share) ∫_0^share of
-    the quantile function (Rockafellar & Uryasev 2000); over tasks as in arXiv 2408.15099.
-
-    Args:
-      values: success of tasks, or of strata; at least one.
-      share: in (0, 1].
-    """
-    x = np.sort(np.asarray(values, float))
-    if not x.size or not 0 < share <= 1:
-        raise ValueError(f"CVaR of {x.size} values at {share}: expected some, and a share in (0, 1]")
-    weights = np.clip(share * len(x) - np.arange(len(x)), 0.0, 1.0)
-    return float(weights @ x / weights.sum())

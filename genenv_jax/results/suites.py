@@ -18,18 +18,15 @@ from genenv_jax.run.metrics import number, read_steps
 if TYPE_CHECKING:
     from genenv_jax.experiment.plan import Plan, Suite
 
-# Costs that runs may be compared against, in words.  All but the last can also limit a run.
-COSTS = {"tokens": "processed tokens", "rollouts": "rollouts", "seconds": "device seconds"}
-LIMITS = ("tokens", "rollouts")
-CVAR_SHARE = 0.2
-# Measures of the generated tasks' diversity ("generated/NAME"): title, axis label, number format.
+# Costs that runs may be compared against and that can limit a run, in words.
+COSTS = {"tokens": "processed tokens", "rollouts": "rollouts"}
+# Measures of the generated tasks' diversity ("generated/NAME"): title, axis label.
 DIVERSITY = {
-    "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
-    "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
-    "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
-    "skill_entropy": ("Entropy of skills", "nats", ".2f"),
+    "difficulty_sd": ("Spread of difficulty", "SD of difficulty"),
+    "distinct_signatures": ("Distinct signatures", "signatures per epoch"),
+    "signature_entropy": ("Entropy of signatures", "nats"),
+    "skill_entropy": ("Entropy of skills", "nats"),
 }
-_DEVICE_PHASES = ("generate", "interact", "update agent", "update simulator")
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
 
 
@@ -48,7 +45,7 @@ def progress(directory: pathlib.Path) -> tuple[int | None, dict[str, float]]:
         steps = read_steps(directory / "metrics.jsonl")
     step = max(steps, default=None)
     record = steps.get(step, {})
-    return step, {key: number(record.get(f"{key}/total")) or 0.0 for key in LIMITS}
+    return step, {key: number(record.get(f"{key}/total")) or 0.0 for key in COSTS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,39 +128,15 @@ class Results:
         scores = (found for runs in self.scores.values() for found in runs.values())
         return list(dict.fromkeys(name for found in scores for name in found))
 
-    @functools.cached_property
-    def threshold(self) -> float | None:
-        """Mean final score of the threshold arm; None if none of its runs is finished."""
-        finals = self.score(self.suite.threshold_arm, f"final/{self.primary.key}")
-        return float(np.mean(list(finals.values()))) if finals else None
-
-    def crossings(self, arm: str) -> dict[int, float | None]:
-        """Seed to the cost at which the run reaches the threshold; None: not within [0, R]."""
-        if self.threshold is None:
-            return {}
-        return {
-            seed: statistics.cost_to_threshold(*self.primary_curve(run), self.threshold, self.horizon)
-            for seed, run in self.runs.get(arm, {}).items()
-        }
-
-    def mean_crossing(self, arm: str) -> float | None:
-        """Cost at which the mean curve of the arm's runs reaches the threshold, within [0, R]."""
-        grid, values = self.on_grid(arm, points=401)
-        if self.threshold is None or not len(values):
-            return None
-        # Allow for rounding: the threshold arm's own mean ends exactly at the threshold.
-        reached = self.threshold - 1e-12
-        return statistics.cost_to_threshold(grid, values.mean(axis=0), reached, self.horizon)
-
     def primary_curve(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
         """`curve` of the primary score against the suite's cost."""
         return curve(run, self.suite.metric, self.suite.cost)
 
-    def on_grid(self, arm: str, points: int = 61) -> tuple[np.ndarray, np.ndarray]:
+    def on_grid(self, arm: str) -> tuple[np.ndarray, np.ndarray]:
         """(costs (s,) from 0 to R, values (runs, s)): primary curves, interpolated linearly."""
-        grid = np.linspace(0, self.horizon, points)
-        curves = [self.primary_curve(run) for run in self.runs.get(arm, {}).values()]
-        return grid, np.array([np.interp(grid, x, y) for x, y in curves]).reshape(-1, points)
+        grid = np.linspace(0, self.horizon, 61)
+        curves = [self.primary_curve(run) for run in self.runs[arm].values()]
+        return grid, np.array([np.interp(grid, x, y) for x, y in curves])
 
 
 def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
@@ -212,28 +185,11 @@ def curve(run: Run, name: str, cost: str) -> tuple[np.ndarray, np.ndarray]:
     after an epoch without tasks, the last one is kept.
     """
     points: dict[float, float] = {}
-    spent = {0: 0.0} | _spent(run, cost)
+    spent = {0: 0.0} | run.series(f"{cost}/total")
     for step, values in run.metrics.items():
         if step in spent and name in values:
             points[spent[step]] = values[name]
     return np.array(list(points), float), np.array(list(points.values()), float)
-
-
-def _spent(run: Run, cost: str) -> dict[int, float]:
-    """Step to the run's cost so far.
-
-    cost: "tokens" or "rollouts", as recorded; "seconds": those of the epoch phases that use the devices,
-    with compilation and without held-out tasks.
-    """
-    if cost in LIMITS:
-        return run.series(f"{cost}/total")
-    total, found = 0.0, {}
-    for record in run.timing:
-        step = int(record.get("step", 0))
-        if step:  # time before the first epoch is not charged to an arm
-            total += sum(record.get(f"seconds/{phase}", 0.0) for phase in _DEVICE_PHASES)
-            found[step] = total
-    return found
 
 
 # -- scores of a run -----------------------------------------------------------------------------------
@@ -244,16 +200,14 @@ def run_scores(run: Run, results: Results) -> dict[str, float]:
 
     auc/S/M, start/S/M, final/S/M, gain/S/M: for each held-out split S and mode M, the area up to the cost R
       (`statistics.area_under_curve`), the score before training, the score at R, and final minus start.
-    auc over C/S/M: area under the primary score against another cost C.
+    auc over C/S/M: area under the primary score against the other cost C.
     stratum/NAME: final score of a stratum of the primary split and mode.
-    cvar: `statistics.conditional_value_at_risk` over these strata, equally weighted.  It covers the worst
-      fifth of the strata, since runs record no success by task.
     p_hat/epochs_in_band: share of the epochs from the third on whose mean p̂ over generated tasks is in
       [α − k_min, α + k_min].  p_hat/tasks_in_band: mean share of tasks in the band over these epochs.
     p_hat/mean: mean p̂ over these epochs.  p_hat/rerolled: the same over independent rollouts of some tasks.
       p_hat/gap, p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, over their own rollouts and over
       the independent ones (`evaluation.reroll`).
-    diversity/NAME/start, end, ratio: value in the first and the last epoch, and last divided by first.
+    diversity/NAME: the last epoch's value divided by the first's.
     tokens/total, rollouts/total: at the end of the run; minutes: of all its phases.
     """
     scores = dict(_held_out(run, results)) | dict(_p_hat(run)) | dict(_diversity(run))
@@ -278,14 +232,10 @@ def _held_out(run: Run, results: Results) -> Iterator[tuple[str, float]]:
         if other != cost:
             area = statistics.area_under_curve(*curve(run, results.suite.metric, other), until)
             yield f"auc over {other}/{results.primary.key}", area
-    strata = {}
     for metric in results.strata:
         x, y = curve(run, str(metric), cost)
         if len(x):
-            strata[metric.name] = float(np.interp(horizon, x, y))
-            yield f"stratum/{metric.name}", strata[metric.name]
-    if strata and len(strata) == len(results.strata):
-        yield "cvar", statistics.conditional_value_at_risk(list(strata.values()), CVAR_SHARE)
+            yield f"stratum/{metric.name}", float(np.interp(horizon, x, y))
 
 
 def _p_hat(run: Run) -> Iterator[tuple[str, float]]:
@@ -308,8 +258,6 @@ def _p_hat(run: Run) -> Iterator[tuple[str, float]]:
 
 def _diversity(run: Run) -> Iterator[tuple[str, float]]:
     for name in DIVERSITY:
-        if values := list(run.series(f"generated/{name}").values()):
-            yield f"diversity/{name}/start", values[0]
-            yield f"diversity/{name}/end", values[-1]
-            if values[0]:
-                yield f"diversity/{name}/ratio", values[-1] / values[0]
+        values = list(run.series(f"generated/{name}").values())
+        if values and values[0]:
+            yield f"diversity/{name}", values[-1] / values[0]

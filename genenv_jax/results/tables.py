@@ -19,7 +19,7 @@ from genenv_jax.results.contrasts import (
     secondary_contrasts,
 )
 from genenv_jax.results.runs import P_HAT, Run, p_hat_of
-from genenv_jax.results.suites import COSTS, CVAR_SHARE, DIVERSITY, Results
+from genenv_jax.results.suites import COSTS, DIVERSITY, Results
 from genenv_jax.results.untrusted import bounded, table_cell
 from genenv_jax.run.metrics import number
 
@@ -28,9 +28,7 @@ _CONTRAST = (
     "seeds",
     "difference [95 % bootstrap]",
     "[95 % t]",
-    "ratio of means",
     "seeds ahead",
-    "P(first > second)",
     "p",
 )
 
@@ -178,28 +176,22 @@ def suite_tables(results: Results) -> list[Table]:
         _secondary(results),
         _exploratory(results),
         _gains(results),
-        _threshold(results),
         _strata(results),
         _splits(results),
         _simulator(results),
         _cost(results),
         _by_seed(results),
     ]
-    return [table for table in made if table and table.rows]
+    return [table for table in made if table.rows]
 
 
 def runs_csv(results: Results) -> str:
-    """All numbers of `run_scores`, and the cost to the threshold, with one line per run."""
-    rows: list[dict[str, object]] = []
-    for arm, scores in results.scores.items():
-        crossings = results.crossings(arm)
-        for seed, found in scores.items():
-            row = {"arm": arm, "seed": seed, **found}
-            if crossings:
-                at = crossings[seed]
-                row["cost_to_threshold"] = results.horizon if at is None else at
-                row["censored"] = int(at is None)
-            rows.append(row)
+    """All numbers of `run_scores`, with one line per run."""
+    rows = [
+        {"arm": arm, "seed": seed, **found}
+        for arm, scores in results.scores.items()
+        for seed, found in scores.items()
+    ]
     text, header = io.StringIO(), dict.fromkeys(key for row in rows for key in row)
     writer = csv.DictWriter(text, header, restval="", lineterminator="\n")
     writer.writeheader()
@@ -226,23 +218,17 @@ def _headline(results: Results) -> Table:
     columns = [
         *((f"auc/{m.key}", f"AUC, {m.mode}", ".3f") for m in modes),
         *((f"final/{m.key}", f"final, {m.mode}", ".3f") for m in modes),
-        ("cvar", f"CVaR {100 * CVAR_SHARE:.0f} % of strata", ".3f"),
     ]
     notes = (
         f"Held-out {results.primary.split.replace('_', ' ')}, mean [95 % bootstrap interval over seeds]. "
         f"AUC, the primary number: mean height of the curve over the first R = {results.horizon:,.0f} "
-        f"{_unit(results)}, which all runs have reached; IQM: its interquartile mean. Final: at R, "
-        "interpolated between evaluations. CVaR: mean of the worst fifth of the strata (runs record no "
-        "success by task), at R. Intervals of few seeds are too narrow: with 8, they cover about 90 %."
+        f"{_unit(results)}, which all runs have reached. Final: at R, interpolated between evaluations. "
+        "Intervals of few seeds are too narrow: with 8, they cover about 90 %."
     )
     table = _by_arm(results, "Held-out scores", columns, notes)
-    arm, auc, *others = table.header
-    rows = []
-    for name, first, *rest in table.rows:
-        values = list(results.score(name, columns[0][0]).values())
-        iqm = f"{statistics.interquartile_mean(values):.3f}"
-        rows.append((name, str(len(results.runs[name])), first, iqm, *rest))
-    return dataclasses.replace(table, header=(arm, "seeds", auc, "IQM of it", *others), rows=rows)
+    arm, *others = table.header
+    rows = [(name, str(len(results.runs[name])), *rest) for name, *rest in table.rows]
+    return dataclasses.replace(table, header=(arm, "seeds", *others), rows=rows)
 
 
 def _arms(results: Results) -> Table:
@@ -279,42 +265,6 @@ def _gains(results: Results) -> Table:
     return Table("Gain over its own start", header, rows, notes)
 
 
-def _threshold(results: Results) -> Table | None:
-    if results.threshold is None:
-        return None
-    rows, horizon = [], results.horizon
-    for arm in results.runs:
-        crossings = list(results.crossings(arm).values())
-        reached = [c for c in crossings if c is not None]
-        # The restricted mean survival time with horizon R (Royston & Parmar 2013): all runs are observed up
-        # to R, so its estimate is the plain mean of min(T, R).
-        restricted = [horizon if c is None else c for c in crossings]
-        at_least = "≥ " if len(reached) < len(crossings) else ""
-        mean = results.mean_crossing(arm)
-        rows.append(
-            (
-                arm,
-                f"{len(reached)} of {len(crossings)}",
-                at_least + _mean(results, restricted, ",.0f"),
-                "never" if mean is None else f"{mean:,.0f}",
-                "> 1" if mean is None else f"{mean / horizon:.2f}",
-            )
-        )
-    header = (
-        "arm",
-        "runs that reach it",
-        f"{_unit(results)}, mean of runs",
-        f"{_unit(results)} of the mean curve",
-        "as a share of R",
-    )
-    notes = (
-        f"Threshold {results.threshold:.3f}: the mean final score of {results.suite.threshold_arm}. First "
-        f"crossing, interpolated linearly. A run that does not reach it within R = {horizon:,.0f} "
-        f"{_unit(results)} is censored and counts as R, so the mean is then a lower bound (≥)."
-    )
-    return Table("Cost to the threshold", header, rows, notes)
-
-
 def _strata(results: Results) -> Table:
     columns = [(f"stratum/{m.name}", m.name.replace("_", " "), ".3f") for m in results.strata]
     notes = "Final score of each stratum of the primary split and mode, at R."
@@ -341,12 +291,10 @@ def _simulator(results: Results) -> Table:
         ("p_hat/gap", "mean distance of p̂ to α in the band", ".2f"),
         ("p_hat/rerolled_gap", "the same, re-rolled", ".2f"),
     ]
-    for measure, (title, _, style) in DIVERSITY.items():
-        columns += [
-            (f"diversity/{measure}/start", f"{title.lower()}: first epoch", style),
-            (f"diversity/{measure}/end", f"{title.lower()}: last epoch", style),
-            (f"diversity/{measure}/ratio", f"{title.lower()}: last / first", ".2f"),
-        ]
+    columns += [
+        (f"diversity/{measure}", f"{title.lower()}: last epoch / first", ".2f")
+        for measure, (title, _) in DIVERSITY.items()
+    ]
     notes = (
         "Band: α ± k_min of the run's configuration; these numbers are of the epochs from the third on. p̂ is "
         "that of the training rollouts, which also choose what the simulator learns from; re-rolled: by "
@@ -388,8 +336,7 @@ def _main(results: Results) -> Table:
     notes = (
         "Paired over seeds, in AUC. p: exact two-sided sign-flip test (drawn for more than "
         f"{statistics.EXACT_LIMIT} seeds); Holm p: adjusted over the {len(results.suite.contrasts)} "
-        "contrasts that were fixed beforehand. [95 % t]: Student's interval. P(first > second): probability "
-        "of improvement, unpaired."
+        "contrasts that were fixed beforehand. [95 % t]: Student's interval."
     )
     return Table("Main contrasts", (*_CONTRAST, "Holm p"), rows, notes)
 
@@ -400,8 +347,8 @@ def _secondary(results: Results) -> Table:
         first, *rest = _contrast_row(c)
         rows.append((f"{first}: {c.name.replace('/', ', ').replace('_', ' ')}", *rest))
     notes = (
-        "Not adjusted. They say whether the main contrasts hold in other scores too, and against other "
-        "costs: each up to what all runs have reached of it; device seconds leave held-out tasks out."
+        "Not adjusted. They say whether the main contrasts hold in other scores too, and against the other "
+        "cost, up to what all runs have reached of it."
     )
     return Table("Main contrasts in secondary scores", _CONTRAST, rows, notes)
 
@@ -421,9 +368,7 @@ def _contrast_row(c: Contrast) -> tuple[str, ...]:
         str(len(c.seeds)),
         f"{c.mean:+.4f} {_interval(c.interval, '+.4f')}".strip(),
         _interval(c.t_interval, "+.4f") or "–",
-        "–" if c.ratio is None else f"{c.ratio:.2f}",
         f"{c.wins} of {len(c.seeds)}",
-        f"{c.improvement:.2f} {_interval(c.improvement_interval, '.2f')}".strip(),
         _p(c.p),
     )
 
@@ -433,10 +378,7 @@ def _contrast_row(c: Contrast) -> tuple[str, ...]:
 
 def _summary(results: Results, arm: str, name: str, style: str = ".3f") -> str:
     """Mean and interval over seeds; "–" if nothing is recorded."""
-    return _mean(results, list(results.score(arm, name).values()), style)
-
-
-def _mean(results: Results, values: Sequence[float], style: str) -> str:
+    values = list(results.score(arm, name).values())
     if not values:
         return "–"
     interval = statistics.bootstrap_interval(values, resamples=results.suite.bootstrap)

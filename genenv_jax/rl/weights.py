@@ -27,16 +27,8 @@ def coverage_weights(weights, skills: Sequence[Collection[Hashable]], coverage: 
       coverage: c, at least 0.
     Returns:
       (N,) float64.
-    Raises:
-      ValueError: shapes that differ, a record without a skill, or a weight that is not finite.
     """
     weights = np.asarray(weights, float)
-    if weights.shape != (len(skills),):
-        raise ValueError(f"weights {weights.shape}, {len(skills)} records: expected one shape (N,)")
-    if not np.isfinite(weights).all():
-        raise ValueError("a record has a weight that is not finite")
-    if not all(len(of) for of in skills):
-        raise ValueError("a record has no skill: expected at least one")
     counts = collections.Counter(skill for of in skills for skill in of)
     rarity = [np.mean([(len(skills) / counts[s]) ** coverage for s in of]) for of in skills]
     weighed = weights * np.array(rarity)

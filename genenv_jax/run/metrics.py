@@ -178,18 +178,11 @@ def cells(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _scalar(name: str, value: Any) -> int | float:
-    """Converts to a Python number; ml_dtypes' floats (bfloat16) have kind "V", so float() is tried."""
-    if isinstance(value, int):
-        return int(value)
+    """Converts to a Python number; kind "V" are ml_dtypes' floats, such as bfloat16."""
     array = np.asarray(value)
-    if array.shape == () and array.dtype.kind in "biu":
-        return int(array)
-    if array.shape == () and array.dtype.kind in "fV":
-        try:
-            return float(array)
-        except (TypeError, ValueError):
-            pass
-    raise TypeError(
-        f"metric {name!r} must be a real scalar, not {type(value).__name__} "
-        f"of shape {array.shape} and dtype {array.dtype}"
-    )
+    if array.shape or array.dtype.kind not in "biufV":
+        raise TypeError(
+            f"metric {name!r} must be a real scalar, not {type(value).__name__} "
+            f"of shape {array.shape} and dtype {array.dtype}"
+        )
+    return int(array) if array.dtype.kind in "biu" else float(array)

@@ -10,42 +10,34 @@ are replayed from their answers in the process that replaces it.
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from absl import logging
-
-from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
+from genenv_jax.benchmarks.base import Message, Score, Task
 from genenv_jax.parallel import processes
 from genenv_jax.sampling.sampler import Key
 from genenv_jax.scoring import requests
-from genenv_jax.scoring.open_episodes import OpenEpisodes
-from genenv_jax.scoring.worker import NoAnswer, Worker
+from genenv_jax.scoring.worker import Worker
 
 State = list[Message] | Score
-
-_LOGGED = 5  # failures that are logged
 
 
 class Episodes:
     """See the module's docstring.
 
     Args:
-      benchmark: whose episodes are played.
       workers: processes, each started when its first episode begins; if empty, a thread of this process
         plays, without time limits.
+      ask: see `Scorer.ask`.
     """
 
-    def __init__(self, benchmark: Benchmark, workers: Sequence[Worker]):
-        self._workers = workers
-        self._here = OpenEpisodes(benchmark)
+    def __init__(self, workers: Sequence[Worker], ask: Callable[..., State | None]):
+        self._workers, self._ask = workers, ask
         # One thread per process, so that a slow process delays only its own episodes.
         names = [f"episodes {i}" for i in range(max(1, len(workers)))]
         self._threads = [ThreadPoolExecutor(1, name) for name in names]
         self._futures: dict[Key, Future[State | None]] = {}
-        self._failures = 0
 
     def advance(self, key: Key, task: Task, answers: Sequence[str]) -> None:
         """Continues an episode.
@@ -58,14 +50,11 @@ class Episodes:
         """
         if key in self._futures:
             raise ValueError(f"episode {key} is being played: expected to be collected first")
-        place = self._place(key)
-        arguments = requests.EPISODE, (key, task, tuple(answers))
-        self._futures[key] = self._threads[place].submit(self._ask, place, *arguments)
+        self._futures[key] = self._submit(key, requests.EPISODE, (key, task, tuple(answers)))
 
     def drop(self, key: Key) -> None:
         """Abandons an episode."""
-        place = self._place(key)
-        self._threads[place].submit(self._ask, place, requests.DROP, (key,))
+        self._submit(key, requests.DROP, (key,))
 
     def collect(self) -> dict[Key, State]:
         """Waits for all episodes that are being played; returns their states, sorted by key.
@@ -99,22 +88,7 @@ class Episodes:
         for worker in self._workers:
             worker.close()
 
-    def _place(self, key: Key) -> int:
-        return hash(key) % len(self._threads)  # hash of integers: the same in every run
-
-    def _ask(self, place: int, question: str, arguments: tuple) -> State | None:
-        if not processes.is_writer():
-            return None
-        try:
-            if self._workers:
-                return self._workers[place].ask(question, arguments)
-            try:
-                return requests.answer(None, self._here, question, arguments)
-            except Exception as error:  # it should not raise; one episode must not end the run
-                raise NoAnswer(requests.CRASH, traceback.format_exc().strip()) from error
-        except NoAnswer as error:
-            self._failures += 1
-            if self._failures <= _LOGGED:
-                last = " (not said again)" if self._failures == _LOGGED else ""
-                logging.warning("%s_%s: %s%s", question, error.how, error.detail, last)
-            return requests.failure(question, error.how, error.detail)
+    def _submit(self, key: Key, question: str, arguments: tuple) -> Future[State | None]:
+        place = hash(key) % len(self._threads)  # hash of integers: the same in every run
+        worker = self._workers[place] if self._workers else None
+        return self._threads[place].submit(self._ask, worker, question, arguments)

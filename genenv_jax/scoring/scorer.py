@@ -93,7 +93,7 @@ class Scorer:
         self._workers = [Worker(benchmark, *limits) for _ in range(count)]
         # Separate workers: an episode stays in its process, but any idle worker can score a text.
         stages = [Worker(benchmark, *limits) for _ in range(count)]
-        self.episodes = Episodes(benchmark, stages)
+        self.episodes = Episodes(stages, self.ask)
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
@@ -137,29 +137,36 @@ class Scorer:
         """The completion as text, and the outcome: None in processes that do not score."""
         text = self._decode(completion.content)
         completion = dataclasses.replace(completion, content=text)
-        if not processes.is_writer():
-            return completion, None
+        worker = self._idle.get() if self._workers else None
         try:
-            return completion, self._ask(question, (*arguments, text))
+            return completion, self.ask(worker, question, (*arguments, text))
+        finally:
+            if worker:
+                self._idle.put(worker)
+
+    def ask(
+        self, worker: Worker | None, question: str, arguments: tuple[Any, ...]
+    ) -> requests.Outcome | None:
+        """What a worker, or this process, answers; if there is no answer, the outcome that says so.
+
+        None in processes that do not score.  Raises what `Worker.start` does.
+        """
+        if not processes.is_writer():
+            return None
+        try:
+            if worker:
+                return worker.ask(question, arguments)
+            try:
+                return requests.answer(self._benchmark, self._here, question, arguments)
+            except Exception as error:  # it should not raise; one text must not end the run
+                raise NoAnswer(requests.CRASH, traceback.format_exc().strip()) from error
         except NoAnswer as error:
             how, detail = error.how, error.detail
         self._failures[how] += 1
         if self._failures[how] <= _LOGGED and not self._closed:
             last = " (not said again)" if self._failures[how] == _LOGGED else ""
             logging.warning("%s_%s: %s%s", question, how, detail, last)
-        return completion, requests.failure(question, how, detail.splitlines()[-1][:500])
-
-    def _ask(self, question: str, arguments: tuple[Any, ...]) -> requests.Outcome:
-        if not self._workers:
-            try:
-                return requests.answer(self._benchmark, self._here, question, arguments)
-            except Exception as error:  # it should not raise; one text must not end the run
-                raise NoAnswer(requests.CRASH, traceback.format_exc().strip()) from error
-        worker = self._idle.get()
-        try:
-            return worker.ask(question, arguments)
-        finally:
-            self._idle.put(worker)
+        return requests.failure(question, how, detail.splitlines()[-1][:500])
 
 
 class Batch:

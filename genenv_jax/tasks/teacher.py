@@ -101,7 +101,6 @@ class Teacher:
             self._endpoint = Endpoint(
                 settings.url,
                 settings.model,
-                temperature=TEMPERATURE,
                 max_tokens=settings.max_tokens,
                 cache=workdir / "teacher_answers.jsonl",
                 timeout=TIMEOUT,
@@ -179,7 +178,7 @@ class Teacher:
             messages = self._benchmark.simulator_messages(seed, SeedStatistics())
             number = int(rng(self._seed, Stream.TEACHER_ANSWER, place).integers(2**31))
             try:
-                completion = self._endpoint.complete(messages, number)
+                completion = self._endpoint.complete(messages, number, TEMPERATURE)
             except RequestRefused as error:
                 return place, None, str(error)
             fits = len(completion.text) <= longest

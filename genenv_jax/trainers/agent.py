@@ -90,43 +90,30 @@ class AgentTrainer:
       agent: attempts the tasks and learns.
       benchmark, scorer: score its answers.
       session: of the run.
-      rounds: of an epoch; the agent is trained in the last one, and attempts tasks in all.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        benchmark: Benchmark,
-        scorer: Scorer,
-        session: Session,
-        rounds: int = 1,
-    ):
+    def __init__(self, agent: Agent, benchmark: Benchmark, scorer: Scorer, session: Session):
         self._agent, self._benchmark, self._scorer = agent, benchmark, scorer
-        self._session, self._rounds = session, rounds
+        self._session = session
         self._grpo = GRPO(agent, agent.config, session)
 
-    def step(self, number: int, items: Sequence[Item], before: int = 0) -> Interaction:
+    def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
         """Attempts every task `group_size` times; updates the agent after each full batch of groups.
 
         Fills in the attempts of the items' generations, and writes D_train.  Goes on after the batches that a
-        checkpoint within the epoch has.  Rounds before an epoch's last one neither update nor write.
-
-        Args:
-          number: of the round, from 0 in the first epoch on.
-          before: tasks that the epoch's earlier rounds have attempted.
+        checkpoint within the epoch has.
         """
         c, session = self._agent.config, self._session
-        result = self._begun(number // self._rounds, items)
+        result = self._begun(epoch, items)
         done = len(result.outcomes)
         session.within["agent"] = result.state
         total = (len(items) - done) * c.group_size
-        name = "interact and update agent" if self._learns(number) else "interact"
-        with session.phase(name, total, "rollouts") as display:
+        with session.phase("interact and update agent", total, "rollouts") as display:
             for start in range(done, len(items), c.batch_size):
                 part = items[start : start + c.batch_size]
-                with session.batch(before + start + len(part)):
+                with session.batch(start + len(part)):
                     last = start + len(part) == len(items)
-                    self._play(number, start, part, last, result, display.advance)
+                    self._play(epoch, start, part, last, result, display.advance)
         if items:
             result.metrics = {
                 "agent/tasks": len(items),
@@ -135,9 +122,6 @@ class AgentTrainer:
                 **{f"agent/{name}": value for name, value in result.means.compute().items()},
             }
         return result
-
-    def _learns(self, number: int) -> bool:
-        return (number + 1) % self._rounds == 0
 
     def _begun(self, epoch: int, items: Sequence[Item]) -> Interaction:
         """What a checkpoint within the epoch has of it; sets the items' attempts."""
@@ -151,7 +135,7 @@ class AgentTrainer:
 
     def _play(
         self,
-        number: int,
+        epoch: int,
         start: int,
         part: Sequence[Item],
         last: bool,
@@ -161,7 +145,7 @@ class AgentTrainer:
         """Attempts the tasks from number `start` on, and updates the agent if the groups fill a batch."""
         c, session = self._agent.config, self._session
         with session.measure("interact"):
-            policy = self._agent.policy(session.key(Stream.INTERACT, number, start))
+            policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
             attempts, rollouts = self._attempt([item.task for item in part], policy, advance)
         session.tokens += rollouts.token_count
         reward = result.groups.add(attempts, rollouts)
@@ -170,9 +154,7 @@ class AgentTrainer:
         for item, prompt, lengths, of in zip(
             part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
         ):
-            _record(result, number // self._rounds, item, len(prompt), lengths, of)
-        if not self._learns(number):
-            return
+            _record(result, epoch, item, len(prompt), lengths, of)
         session.files.d_train.append(result.traces[before:])
         rows = np.arange(len(reward))
         if c.groups == "informative":
@@ -206,7 +188,7 @@ class AgentTrainer:
             is left out.
         """
         c = self._agent.config
-        kept = ~np.isnan(rewards) & (rollouts.done | (not c.mask_truncated))
+        kept = ~np.isnan(rewards)
         used = np.flatnonzero(kept.any(axis=1)) if kept.any() else np.arange(len(kept))
         advantages = group_advantages(rewards, c.advantages)
         result = self._grpo.update(rollouts.only(kept), advantages, used)
@@ -259,24 +241,22 @@ class _Groups:
     def __init__(self):
         self._rewards: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
-        self._said: collections.Counter[str] = collections.Counter()
-        self._valid, self._played = 0, False
-        self._failed: collections.Counter[str] = collections.Counter()
+        # Of valid answers, texts and their characters (`thoughts.totals`), failures by reason, and episodes.
+        self._counts: collections.Counter[str] = collections.Counter()
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint, as plain JSON; a copy."""
         arrays = {"rewards": self._rewards, "lengths": self._lengths}
         return {
             "arrays": pack_arrays({name: np.concatenate(x) for name, x in arrays.items()}),
-            "counts": [dict(self._said), dict(self._failed), self._valid, self._played],
+            "counts": dict(self._counts),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state`."""
         arrays = unpack_arrays(state["arrays"])
         self._rewards, self._lengths = [arrays["rewards"]], [arrays["lengths"]]
-        said, failed, self._valid, self._played = state["counts"]
-        self._said, self._failed = collections.Counter(said), collections.Counter(failed)
+        self._counts = collections.Counter(state["counts"])
 
     def add(self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts) -> np.ndarray:
         """Adds the groups of a batch; returns their rewards (T, g), NaN for a broken episode."""
@@ -285,11 +265,10 @@ class _Groups:
         reward = np.where(broken, np.nan, [[score.reward for score in of] for of in scores])
         self._rewards.append(reward)
         self._lengths.append(rollouts.num_generated)
-        self._valid += sum(score.valid for of in scores for score in of)
-        reasons = [score.reason for of in scores for score in of]
-        self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
-        self._played |= rollouts.loss_mask is not None
-        self._said.update(thoughts.totals([answer for of in attempts for a in of for answer in a.answers]))
+        self._counts["valid"] += sum(score.valid for of in scores for score in of)
+        self._counts["episodes"] += reward.size * (rollouts.loss_mask is not None)
+        self._counts.update(score.reason for of in scores for score in of if score.reason in FAILED_SCORES)
+        self._counts.update(thoughts.totals([answer for of in attempts for a in of for answer in a.answers]))
         return reward
 
     def metrics(self) -> dict[str, float]:
@@ -298,13 +277,13 @@ class _Groups:
         With thoughts also their and the answers' mean lengths, in characters.
         """
         reward = np.concatenate(self._rewards)
-        judged = reward[~np.isnan(reward)]
+        judged, counts = reward[~np.isnan(reward)], self._counts
         return {
             "reward_mean": float(judged.mean()) if judged.size else 0.0,
             "response_length_mean": float(np.concatenate(self._lengths).mean()),
             "zero_variance_share": float(zero_variance(reward).mean()),
-            "valid_share": self._valid / reward.size,
-            **({"turns_mean": self._said["texts"] / reward.size} if self._played else {}),
-            **thoughts.mean_lengths(self._said),
-            **self._failed,
+            "valid_share": counts["valid"] / reward.size,
+            **({"turns_mean": counts["texts"] / reward.size} if counts["episodes"] else {}),
+            **thoughts.mean_lengths(counts),
+            **{reason: counts[reason] for reason in FAILED_SCORES if counts[reason]},
         }

@@ -22,20 +22,18 @@ def arm(gain, behaviour=""):
 
 
 def fake_suite(seeds=(3, 5), overrides=None, **arms):
-    """A suite of arms that `arm` describes, of which the second is the threshold's."""
+    """A suite of arms that `arm` describes."""
     suite = default_suite(arms or {"a": arm(0.3), "b": arm(0.1)}, overrides)
     suite.base = BASE
     suite.seeds = seeds
-    suite.threshold_arm = list(suite.arms)[-1]
     suite.bootstrap = 200
     return suite
 
 
-def fake_plan(seeds=(3, 5), contrasts=(), threshold_arm="", **gains):
+def fake_plan(seeds=(3, 5), contrasts=(), **gains):
     """The plan of a suite of arms with these gains."""
     suite = fake_suite(seeds, **{name: arm(gain) for name, gain in gains.items()})
     suite.contrasts = contrasts
-    suite.threshold_arm = threshold_arm or next(iter(suite.arms))
     return make_plan(suite)
 
 

@@ -110,7 +110,6 @@ def test_a_suite_of_real_runs(tmp_path):
         "--config=configs/ablations/suite.py:quick",
         f"--config.arms={arms}",
         "--config.contrasts=(('genenv', 'lora'),)",
-        "--config.threshold_arm=lora",
         f"--config.overrides.model.make.cache_dir={tmp_path / 'models'}",
         "--config.seeds=(1,)",
         "--config.overrides.compile_ahead=False",

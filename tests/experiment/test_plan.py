@@ -110,7 +110,6 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         (changed("contrasts", (("a", "c"),)), "config.contrasts: 'c': expected one of"),
         (changed("contrasts", (("a", "a"),)), "a pair of two arms"),
         (changed("contrasts", (("a", "b"), ("a", "b"))), "each of them once"),
-        (changed("threshold_arm", ""), "config.threshold_arm = ''"),
         (changed("overrides", {"epoch": 1}), "config.arms.a: config.epoch .* config.epochs?"),
         (changed("overrides", {"epochs": 0}), "evaluation.every and epochs must be positive"),
         (changed("overrides", {"curriculum": {"alpha": 2.0}}), "curriculum.alpha = 2.0"),
@@ -125,7 +124,6 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
 )
 def test_an_unfit_suite_is_refused_by_name(change, message):
     suite = fake_suite()
-    suite.threshold_arm = "a"
     with suite.unlocked(), suite.ignore_type():
         change(suite)
     with pytest.raises(ValueError, match=message):

@@ -27,8 +27,8 @@ HELLO = [{"role": "user", "content": "Hello"}]
 def test_a_request_says_what_was_asked(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with serve(lambda _: "Good day") as (url, requests):
-        endpoint = Endpoint(url, "m-7b", temperature=0.5, max_tokens=9)
-        assert endpoint.complete(HELLO, seed=3) == Answer("Good day", True, 7, 3)
+        endpoint = Endpoint(url, "m-7b", max_tokens=9)
+        assert endpoint.complete(HELLO, seed=3, temperature=0.5) == Answer("Good day", True, 7, 3)
         Endpoint(url, "m-7b", thinking=True).complete(HELLO)
     assert requests.pop()["chat_template_kwargs"] == {"enable_thinking": True}
     assert requests == [
@@ -197,8 +197,7 @@ def test_what_was_answered_is_not_asked_again(tmp_path):
         later = Endpoint(url, "m", cache=cache)
         assert [later.complete(HELLO, seed).text for seed in (2, 3)] == ["2", "3"]
         assert len(requests) == 3
-        warmer = Endpoint(url, "m", cache=cache, temperature=0.7)
-        warmer.complete(HELLO, 2)  # another question
+        later.complete(HELLO, 2, 0.7)  # another question
         assert len(requests) == 4
     assert all(json.loads(line)["request"] for line in cache.read_text().splitlines())
 
@@ -256,11 +255,11 @@ def test_two_temperatures_through_one_endpoint_and_a_conversation_that_is_refuse
         return f"{request['temperature']}"
 
     with serve(reply) as (url, requests):
-        endpoint = Endpoint(url, "m", temperature=0.5)
-        texts = [endpoint.complete(HELLO, 0, t).text for t in (None, 0.5, 1.0, 0.0, 1.0)]
+        endpoint = Endpoint(url, "m")
+        texts = [endpoint.complete(HELLO, 0, t).text for t in (0.5, 1.0, 0.0, 1.0)]
         with pytest.raises(RequestRefused, match=r"too.*long") as error:
             endpoint.complete(HELLO * 2)
-    assert texts == ["0.5", "0.5", "1.0", "0.0", "1.0"] and len(requests) == 4
+    assert texts == ["0.5", "1.0", "0.0", "1.0"] and len(requests) == 4
     assert str(error.value).isprintable()
 
 

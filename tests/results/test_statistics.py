@@ -34,18 +34,6 @@ def test_a_curve_that_does_not_span_the_range_is_refused(curve, until):
         s.area_under_curve(*curve, until)
 
 
-def test_the_first_crossing_counts():
-    assert s.cost_to_threshold(*CURVE, 0.35) == pytest.approx(50)
-    assert s.cost_to_threshold(*CURVE, 0.5) == pytest.approx(100)
-    assert s.cost_to_threshold(*CURVE, 0.6) == pytest.approx(350)
-    assert s.cost_to_threshold(*CURVE, 0.2) == 0  # from the start
-    assert s.cost_to_threshold(*CURVE, 0.8) is None
-    assert s.cost_to_threshold(*CURVE, 0.6, until=349) is None
-    for threshold in (0.25, 0.44, 0.51, 0.69):  # what is returned lies on the curve
-        at = s.cost_to_threshold(*CURVE, threshold)
-        assert np.interp(at, *CURVE) == pytest.approx(threshold)
-
-
 @pytest.mark.parametrize("n", [1, 3, 8, 11])
 def test_the_sign_flip_test_is_the_share_of_all_sign_assignments(n):
     d = np.random.default_rng(n).normal(0.4, 1, n)
@@ -108,31 +96,3 @@ def test_the_t_interval():
     expected = stats.ttest_1samp(x, 0).confidence_interval(0.9)
     assert s.t_interval(x, 0.9) == pytest.approx((expected.low, expected.high))
     assert s.t_interval([1.0]) is None
-
-
-def test_the_interquartile_mean():
-    assert s.interquartile_mean([0, 1, 2, 3, 4, 5, 6, 100]) == pytest.approx(3.5)
-    assert s.interquartile_mean([9, 1, 2]) == 4  # too few to drop any
-    assert s.interquartile_mean(list(range(101))) == 50
-
-
-def test_the_probability_of_improvement_counts_pairs():
-    x, y = [0.4, 0.5, 0.5, 0.7], [0.3, 0.5, 0.6]
-    ahead = [(a > b) + 0.5 * (a == b) for a in x for b in y]
-    assert s.probability_of_improvement(x, y) == pytest.approx(np.mean(ahead))
-    assert s.probability_of_improvement(y, x) == pytest.approx(1 - np.mean(ahead))
-    assert s.probability_of_improvement([1, 2], [0, 0]) == 1
-    assert s.probability_of_improvement([1], [1]) == 0.5
-    assert s.bootstrap_interval([1.0], y, statistic=s.probability_of_improvement) is None
-    low, high = s.bootstrap_interval(x, y, statistic=s.probability_of_improvement)
-    assert low < np.mean(ahead) < high
-
-
-def test_cvar_by_hand():
-    assert s.conditional_value_at_risk([0.5, 0.1, 0.9, 0.3, 0.7], 0.2) == pytest.approx(0.1)
-    assert s.conditional_value_at_risk([0.5, 0.1, 0.3], 1.0) == pytest.approx(0.3)
-    six = [0.6, 0.4, 0.15, 0.05, 0.02, 0.01]
-    assert s.conditional_value_at_risk(six, 0.2) == pytest.approx((0.01 + 0.2 * 0.02) / 1.2)
-    for bad in ([], 0.2), ([0.1], 0.0), ([0.1], 1.5):
-        with pytest.raises(ValueError):
-            s.conditional_value_at_risk(*bad)

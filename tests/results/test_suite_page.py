@@ -4,7 +4,6 @@ import dataclasses
 
 from matplotlib import image as matplotlib_image
 
-from genenv_jax.results.figures import draw_suite
 from genenv_jax.results.pages import facts, shared_settings, write_suite_page
 from genenv_jax.results.suites import load_results, run_dir
 from genenv_jax.results.tables import suite_tables
@@ -15,12 +14,12 @@ from tests.experiment.suites import fake_plan
 def test_the_report_holds_everything(suite_report):
     text, markdown = ((suite_report / name).read_text() for name in ("report.html", "tables.md"))
     for title in ("Held-out scores", "Main contrasts", "Gain over its own start", "By stratum",
-                  "Cost to the threshold", "Out of distribution", "The generated tasks",
+                  "Out of distribution", "The generated tasks",
                   "Cost", "AUC by seed", "Main contrasts in secondary scores"):  # fmt: skip
         assert f"<h2>{title}</h2>" in text, title
         assert f"## {title}\n" in markdown, title
     figures = {path.stem: path for path in suite_report.glob("*.png")}
-    assert text.count("<img ") == len(figures) == 10
+    assert text.count("<img ") == len(figures) == 9
     for name, path in figures.items():
         pixels = matplotlib_image.imread(path)
         assert pixels.shape[0] > 200 and pixels[..., :3].std() > 0.02, name
@@ -34,25 +33,17 @@ def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_p
     odd = dataclasses.replace(
         results,
         runs={name: results.runs["random"]},
-        suite=dataclasses.replace(results.suite, arms={name: {}}, threshold_arm=name),
+        suite=dataclasses.replace(results.suite, arms={name: {}}),
     )
     out = tmp_path / "report"
     out.mkdir()
     (out / "diversity.png").touch()  # of an earlier report
     page, summary = write_suite_page(odd, out)
-    assert {path.stem for path in out.glob("*.png")} == {
-        *("validation", "validation_arms", "validation_splits", "final")
-    }
+    drawn = {path.stem for path in out.glob("*.png")}
+    assert drawn == {"validation", "validation_arms", "validation_splits"}
     assert "<b>" not in page.read_text()
     assert "<b>$random\\|" in (out / "tables.md").read_text()
     assert "random seed 1" in summary and "[0." not in summary
-
-
-def test_the_threshold_is_named_in_the_legend_where_no_curve_is(results, saved, tmp_path):
-    draw_suite(results, tmp_path)
-    figure = saved["validation"]
-    assert figure.legends[0].get_texts()[-1].get_text() == "final score of random"
-    assert not figure.axes[0].texts
 
 
 def test_what_the_numbers_rest_on(results):

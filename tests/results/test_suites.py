@@ -38,8 +38,6 @@ def test_the_scores_of_a_run_by_hand(finished, results):
     depths = [
         np.interp(horizon, x, [record[f"eval/{KEY}/depth_{d}"] for record in records]) for d in range(1, 7)
     ]
-    worst = sorted(depths)
-    assert scores["cvar"] == pytest.approx((worst[0] + 0.2 * worst[1]) / 1.2)
     assert scores["stratum/depth_3"] == pytest.approx(depths[2])
     late = [record["generated/p_hat_mean"] for record in records[3:]]
     assert scores["p_hat/epochs_in_band"] == np.mean([0.4 <= p <= 0.6 for p in late])
@@ -48,7 +46,7 @@ def test_the_scores_of_a_run_by_hand(finished, results):
     assert scores["p_hat/rerolled"] == pytest.approx(np.mean(again))
     assert "p_hat/gap" not in scores  # what no run recorded
     assert scores["minutes"] == pytest.approx(0.5)
-    assert scores["diversity/distinct_signatures/ratio"] == pytest.approx(
+    assert scores["diversity/distinct_signatures"] == pytest.approx(
         records[-1]["generated/distinct_signatures"] / records[1]["generated/distinct_signatures"]
     )
     assert scores["tokens/total"] == x[-1]
@@ -68,12 +66,6 @@ def test_a_curve_needs_its_cost(tmp_path):
     assert not len(curve(run, "no/such", "tokens")[0])
 
 
-def test_device_seconds_are_those_of_the_epochs(results):
-    assert results.horizons["seconds"] == 6.0 * max(results.all_runs()[0].metrics)
-    x, y = curve(results.all_runs()[0], str(results.primary), "seconds")
-    assert x[0] == 0 and x[1] % 6 == 0 and len(y) == len(x)
-
-
 def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
     for arm, scale in (("random", 1000), ("static", 2000)):
 
@@ -89,21 +81,6 @@ def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
     assert scores["random"] == pytest.approx(np.trapezoid(values) / 4)
     assert scores["static"] == pytest.approx(np.trapezoid(values[:3]) / 2)  # its first half
     assert results.score("static", f"final/{KEY}")[0] == pytest.approx(values[2])
-
-
-def test_the_threshold_and_who_reaches_it(results):
-    finals = [
-        np.interp(results.horizon, *results.primary_curve(run)) for run in results.runs["random"].values()
-    ]
-    assert results.threshold == pytest.approx(np.mean(finals))
-    assert all(c is None for c in results.crossings("static").values())
-    for seed, at in results.crossings("co-evolved").items():
-        x, y = results.primary_curve(results.runs["co-evolved"][seed])
-        assert np.interp(at, x, y) == pytest.approx(results.threshold)
-        assert (np.interp(np.linspace(0, at, 50)[:-1], x, y) < results.threshold).all()
-    assert results.mean_crossing("co-evolved") < 0.7 * results.horizon
-    assert results.mean_crossing("random") == pytest.approx(results.horizon)
-    assert results.mean_crossing("static") is None
 
 
 def test_the_order_of_strata_and_scores(results):

@@ -30,7 +30,7 @@ class FakeAgent:
         self.recomputes, self.state, self.phases = recomputes, 0, []
         self.config = SimpleNamespace(
             group_size=G, minibatch_size=2, micro_batches=1, update_epochs=epochs, kl_coef=0.0,
-            advantages="centred", mask_truncated=False,
+            advantages="centred",
         )  # fmt: skip
 
     def put(self, tree):
@@ -89,20 +89,6 @@ def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs
             assert (batch.on_policy == 0).all() and (batch.old_logp[there] == 100.0).all()
 
 
-def test_answers_that_were_cut_off_can_be_left_out(steps):
-    """Of the loss alone: the others' advantages stay."""
-    agent = FakeAgent(False, 1)
-    trainer = AgentTrainer(agent, None, None, SimpleNamespace(finished=0, tokens=0))
-    rollouts = Rollouts(
-        [[1, 2]], np.ones((1, G, C), np.int32), np.full((1, G), C), np.zeros((1, G, C), "f4"),
-        np.array([[True, False]]),
-    )  # fmt: skip
-    for agent.config.mask_truncated in (False, True):
-        trainer.update(rollouts, np.array([[1.0, 0.0]]))
-    assert [batch.rollouts.completion_lengths[0].tolist() for batch in steps] == [[C, C], [C, 0]]
-    assert all(batch.advantages[0].tolist() == [0.5, -0.5] for batch in steps)
-
-
 def test_lengths_are_of_what_the_agent_wrote():
     """Not of an episode's observations, and of a task not of attempts that its environment broke."""
     toy = Toy()
@@ -127,4 +113,4 @@ def test_lengths_are_of_what_the_agent_wrote():
     result, item = Interaction(), Item(task, generation)
     _record(result, 0, item, 2, rollouts.num_generated[0], attempts)
     assert (item.attempts, item.successes) == (1, 1)
-    assert generation.attempts == 1 and generation.record(1, toy, 1)["response_length_mean"] == 4
+    assert generation.attempts == 1 and generation.record(1, toy)["response_length_mean"] == 4
