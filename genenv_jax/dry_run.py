@@ -65,7 +65,7 @@ def overview(config: Config, run: Coevolution) -> dict[str, str]:
 
 
 def _epochs(config: Config, run: Coevolution) -> str:
-    group, most = config.agent.group_size, run.mixture.most
+    group, most = config.agent.group_size, _attempted(config, run)
     done, rollouts = run.session.finished, most * group
     text = (
         f"{config.epochs} epochs of up to {most:,} tasks × {group} rollouts: "
@@ -76,6 +76,11 @@ def _epochs(config: Config, run: Coevolution) -> str:
     if run.session.ended and done:
         return f"finished after epoch {done}; with a larger config.epochs it goes on"
     return text + (f"; goes on after epoch {done}" if done else "")
+
+
+def _attempted(config: Config, run: Coevolution) -> int:
+    """Most tasks that the agent attempts in an epoch."""
+    return run.mixture.most + (config.simulator.updates_per_epoch - 1) * run.mixture.asked
 
 
 def _evaluations(config: Config, run: Coevolution) -> str:
@@ -91,15 +96,15 @@ def _evaluations(config: Config, run: Coevolution) -> str:
 def _costs(config: Config, run: Coevolution) -> dict[str, str]:
     """Title to text: upper bounds on optimiser steps and tokens."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
-    asked, learns = run.mixture.asked, config.trains_simulator
+    asked, learns, rounds = run.mixture.asked, config.trains_simulator, s.updates_per_epoch
     agent_steps = -(-most // c.minibatch_size) * c.update_epochs
-    simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * learns
+    simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * learns * rounds
     completion = limits.agent_episode or limits.agent_response
-    attempts = most * (limits.agent_prompt + c.group_size * completion)
+    attempt = limits.agent_prompt + c.group_size * completion
     written = asked // s.variations * limits.simulator_prompt + asked * limits.simulator_response
     again = recomputes(config.model.dtype)
-    tokens = attempts * (2 + again + 3 * c.update_epochs)
-    tokens += written * (2 + learns * (again + 3 * s.update_epochs))
+    tokens = attempt * (_attempted(config, run) + most * (1 + again + 3 * c.update_epochs))
+    tokens += rounds * written * (2 + learns * (again + 3 * s.update_epochs))
     warm = config.warm_start
     return {
         "warm start": f"{warm.steps} steps of {warm.batch_size} completions, then kept for later runs"

@@ -22,7 +22,8 @@ from ml_collections import ConfigDict
 
 # The simulator writes all tasks, and a record's weight is its reward's alone, however common it is.
 _REWARD_ALONE = {"simulator.mixture": 0.0, "simulator.coverage": 0.0}
-_FROZEN = {"simulator.train": False, "simulator.mixture": 0.0}  # it stays the initial simulator
+# It stays the initial simulator.
+_FROZEN = {"simulator.train": False, "simulator.mixture": 0.0, "simulator.updates_per_epoch": 1}
 
 ARMS: dict[str, dict[str, object]] = {
     # GenEnv as configured: the simulator learns by reward-weighted regression on R_env.

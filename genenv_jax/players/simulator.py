@@ -24,6 +24,8 @@ class SimulatorConfig(PlayerConfig):
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
       variations: generations per seed and epoch (n).
+      updates_per_epoch: rounds of an epoch: fresh tasks, the agent's attempts, an update of the simulator;
+        the last also updates the agent.  Metrics are the last one's.
       rwr_temperature: λ in exp(λ R_env).
       success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2) or over each "task".
       method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean;
@@ -41,6 +43,7 @@ class SimulatorConfig(PlayerConfig):
     train: bool = True
     learning_rate: float = within(5e-7, 0)
     variations: int = within(4, 1, 2**12)
+    updates_per_epoch: int = within(1, 1, 1000)
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task")
     method: str = choice("rwr", "grpo", "hindsight")

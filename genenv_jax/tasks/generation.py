@@ -68,12 +68,15 @@ class Generation:
         """The task's own success rate; NaN if it was not attempted."""
         return float(success_rate(self.successes, self.attempts))
 
-    def record(self, epoch: int, benchmark: Benchmark) -> dict[str, Any]:
-        """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference."""
+    def record(self, epoch: int, benchmark: Benchmark, number: int) -> dict[str, Any]:
+        """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference.
+
+        number: of its round, from 1 in the first epoch on.
+        """
         attempted = self.attempts > 0
         return {
             "epoch": epoch,
-            "id": f"generated-{epoch}-{self.row}-{self.column}",
+            "id": f"generated-{number}-{self.row}-{self.column}",
             "seed_id": self.seed.id,
             "context_success_rate": self.seed_statistics.success_rate,
             "context_success_at": self.seed_statistics.at if self.seed_statistics.attempts else None,

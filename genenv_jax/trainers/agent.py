@@ -90,30 +90,43 @@ class AgentTrainer:
       agent: attempts the tasks and learns.
       benchmark, scorer: score its answers.
       session: of the run.
+      rounds: of an epoch; the agent is trained in the last one, and attempts tasks in all.
     """
 
-    def __init__(self, agent: Agent, benchmark: Benchmark, scorer: Scorer, session: Session):
+    def __init__(
+        self,
+        agent: Agent,
+        benchmark: Benchmark,
+        scorer: Scorer,
+        session: Session,
+        rounds: int = 1,
+    ):
         self._agent, self._benchmark, self._scorer = agent, benchmark, scorer
-        self._session = session
+        self._session, self._rounds = session, rounds
         self._grpo = GRPO(agent, agent.config, session)
 
-    def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
+    def step(self, number: int, items: Sequence[Item], before: int = 0) -> Interaction:
         """Attempts every task `group_size` times; updates the agent after each full batch of groups.
 
         Fills in the attempts of the items' generations, and writes D_train.  Goes on after the batches that a
-        checkpoint within the epoch has.
+        checkpoint within the epoch has.  Rounds before an epoch's last one neither update nor write.
+
+        Args:
+          number: of the round, from 0 in the first epoch on.
+          before: tasks that the epoch's earlier rounds have attempted.
         """
         c, session = self._agent.config, self._session
-        result = self._begun(epoch, items)
+        result = self._begun(number // self._rounds, items)
         done = len(result.outcomes)
         session.within["agent"] = result.state
         total = (len(items) - done) * c.group_size
-        with session.phase("interact and update agent", total, "rollouts") as display:
+        name = "interact and update agent" if self._learns(number) else "interact"
+        with session.phase(name, total, "rollouts") as display:
             for start in range(done, len(items), c.batch_size):
                 part = items[start : start + c.batch_size]
-                with session.batch(start + len(part)):
+                with session.batch(before + start + len(part)):
                     last = start + len(part) == len(items)
-                    self._play(epoch, start, part, last, result, display.advance)
+                    self._play(number, start, part, last, result, display.advance)
         if items:
             result.metrics = {
                 "agent/tasks": len(items),
@@ -122,6 +135,9 @@ class AgentTrainer:
                 **{f"agent/{name}": value for name, value in result.means.compute().items()},
             }
         return result
+
+    def _learns(self, number: int) -> bool:
+        return (number + 1) % self._rounds == 0
 
     def _begun(self, epoch: int, items: Sequence[Item]) -> Interaction:
         """What a checkpoint within the epoch has of it; sets the items' attempts."""
@@ -135,7 +151,7 @@ class AgentTrainer:
 
     def _play(
         self,
-        epoch: int,
+        number: int,
         start: int,
         part: Sequence[Item],
         last: bool,
@@ -145,7 +161,7 @@ class AgentTrainer:
         """Attempts the tasks from number `start` on, and updates the agent if the groups fill a batch."""
         c, session = self._agent.config, self._session
         with session.measure("interact"):
-            policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
+            policy = self._agent.policy(session.key(Stream.INTERACT, number, start))
             attempts, rollouts = self._attempt([item.task for item in part], policy, advance)
         session.tokens += rollouts.token_count
         reward = result.groups.add(attempts, rollouts)
@@ -154,7 +170,9 @@ class AgentTrainer:
         for item, prompt, lengths, of in zip(
             part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
         ):
-            _record(result, epoch, item, len(prompt), lengths, of)
+            _record(result, number // self._rounds, item, len(prompt), lengths, of)
+        if not self._learns(number):
+            return
         session.files.d_train.append(result.traces[before:])
         rows = np.arange(len(reward))
         if c.groups == "informative":
