@@ -749,19 +749,18 @@ class Good(Custom):
         return 0.5 if answer == "50" else super().grade(question, answer)
 
 
+class One(Custom):
+    def questions(self, split):
+        return [Question("Which one?", "x")]
+
+
 @dataclasses.dataclass(kw_only=True, eq=False)
-class Needs(Custom):
+class Needs(One):
     size: int
 
-    def questions(self, split):
-        return []
 
-
-class Bare(Custom):
+class Bare(One):
     size: int = 3
-
-    def questions(self, split):
-        return []
 
 
 class Empty(Custom):
@@ -777,41 +776,32 @@ class Half(Benchmark):
         return []
 
 
-class Odd(Custom):
+class Odd(One):
     def questions(self, split):
         return [1]
 
 
-class Raises(Custom):
+class Raises(One):
     def questions(self, split):
         return {}[split]
 
 
-class Parses(Custom):
+class Parses(One):
     def questions(self, split):
         return json.loads("[")
 
 
-class Checks(Custom):
-    def questions(self, split):
-        return [Question("Which one?", "x")]
-
+class Checks(One):
     def check(self, question):
         return 1 / 0
 
 
-class Made(Custom):
+class Made(One):
     def __post_init__(self):
         {}[3]
 
-    def questions(self, split):
-        return []
 
-
-class Grades(Custom):
-    def questions(self, split):
-        return [Question("Which one?", "x")]
-
+class Grades(One):
     def grade(self, question, answer):
         return 1.5
 
