@@ -488,7 +488,7 @@ def test_tools_in_the_template(tmp_path, form):
         answer = benchmark.agent_answer(task)
         assert form_of(answer) == form and benchmark.verify(task) is None
         call = "[book(guests=4, day='Friday', wishes=['window'], price=2.0)]"
-        for text in (answer, f"<think>{answer}</think>{answer}", call):
+        for text in (answer, call):
             assert benchmark.score(task, text).success
     assert benchmark.prompt(plain)[0]["content"] == checkers.INSTRUCTIONS["exact"]
     assert benchmark.agent_answer(plain) == "<answer>Velm</answer>"
@@ -527,7 +527,6 @@ def test_what_is_not_a_call_of_the_tools_is_wrong(tmp_path):
         right.replace("4", '4, "hour": 1'): "wrong_answer",
         f"{right}\n{right}": "wrong_answer",
         right[:-20]: base.UNPARSABLE,
-        f"<think>{right}": "unfinished_thought",
         "I cannot.": base.UNPARSABLE,
         200 * right: base.TOO_LONG,
     }.items():
