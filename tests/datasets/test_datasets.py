@@ -7,7 +7,6 @@ import importlib
 import json
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from genenv_jax.datasets import download
 from genenv_jax.datasets.__main__ import main
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
-from tests.commands import exit_code
+from tests.commands import exit_code, printed
 
 CONTENT = {"a.json": b'["one", "two"]\n', "deep/b.json": b'["three"]\n'}
 
@@ -209,5 +208,4 @@ def test_files_make_data_sets(request, tmp_path, name, files, datasets):
 
 def test_the_export_needs_no_tensorflow():
     code = "import sys\nfrom genenv_jax.datasets import export\nprint('tensorflow' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert result.stdout.strip() == "False", result.stderr
+    assert printed(code).strip() == "False"
