@@ -13,7 +13,6 @@ from genenv_jax.benchmarks.alfworld.commands import NO_COMMAND
 from genenv_jax.benchmarks.alfworld.scoring import INADMISSIBLE, OTHER_ACTION
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
 from tests.benchmarks.alfworld_toys import OTHER_PROBLEM, PLAN, PROBLEM, write_game
-from tests.commands import printed
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +55,6 @@ def test_both_grammars_have_the_same_steps(loaded, alfworld_dir):
 def test_it_says_what_its_games_are(toy):
     assert not toy.isolated
     assert toy.about()["games"].startswith("json_2.1.1: 1 of valid_unseen (officially 134)")
-
-
-def test_it_needs_neither_jax_nor_the_engine():
-    loaded = "assert not {'jax', 'textworld', 'alfworld'} & set(sys.modules)"
-    printed(f"import sys, genenv_jax.benchmarks.alfworld.benchmark; {loaded}")
 
 
 def test_the_steps_of_a_game(toy):
