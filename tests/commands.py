@@ -26,14 +26,24 @@ def _module(name):
     return name if "." in name else f"genenv_jax.{name}"
 
 
-def command(module, *arguments, **environment):
+def command(module, *arguments, cwd=ROOT, **environment):
     """Runs a command, or a script of the repository, in a process of its own."""
-    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST} | environment  # one device
     program = [module] if module.endswith(".py") else ["-m", _module(module)]
+    return _python(*program, *arguments, cwd=cwd, **environment)
+
+
+def printed(code, *arguments, **environment):
+    """What code prints in a process of its own, in which it succeeds."""
+    done = _python("-c", code, *arguments, cwd=ROOT, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _python(*arguments, cwd, **environment):
     return subprocess.run(
-        [sys.executable, *program, *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | {"XLA_FLAGS": COMPILE_FAST} | environment,  # one device
         capture_output=True,
         text=True,
         timeout=1800,

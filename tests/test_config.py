@@ -19,14 +19,16 @@ def valid():
     return config
 
 
-def changed(key, value):
-    """A valid configuration with one key set, whatever the type of the value."""
+def changed(key, *value):
+    """A valid configuration with one key set, whatever the type of the value, or without it."""
     settings = valid().to_dict()
     *groups, name = key.split(".")
     part = settings
     for group in groups:
         part = part[group]
-    part[name] = value
+    part.pop(name, None)
+    if value:
+        (part[name],) = value
     return ConfigDict(settings, convert_dict=True)
 
 
@@ -160,13 +162,7 @@ def test_an_unknown_key(key, hint):
 
 @pytest.mark.parametrize("key", ["epochs", "agent", "agent.kl_coef", "benchmark.name"])
 def test_a_missing_key(key):
-    settings = valid().to_dict()
-    *groups, name = key.split(".")
-    part = settings
-    for group in groups:
-        part = part[group]
-    del part[name]
-    assert refusal(ConfigDict(settings)) == f"config.{key} is missing"
+    assert refusal(changed(key)) == f"config.{key} is missing"
 
 
 @pytest.mark.parametrize(

@@ -549,8 +549,6 @@ def test_any_type_is_shown_as_some_schema(kind):
         ("[AddReminder(content='buy fresh bread', count=2, people=['Ann', 'Bob'])]", ""),
         (OWN, ""),
         (f"API-Request: {OWN}", ""),
-        (f"<think>{RIGHT}? Yes.</think>\n{RIGHT}", ""),
-        (f"<think>{RIGHT}", "unfinished_thought"),
         (RIGHT.replace("2", "2.5"), scoring.INPUT_MISMATCH),
         (RIGHT.replace("2", "null"), scoring.INPUT_MISMATCH),
         (RIGHT.replace("count", "number"), scoring.INVALID_PARAMETER),

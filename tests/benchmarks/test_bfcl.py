@@ -406,7 +406,6 @@ def test_tools_in_the_template(shown_in_template):
         (RIGHT, "", True),
         ("[weather.get(city='Oslo', days=2)]", "", True),
         (RIGHT.replace("weather.get", "weather_get"), "", True),
-        (f"<think>{RIGHT}? Yes.</think>\n{RIGHT}", "", True),
         (RIGHT.replace("Oslo", "Bergen"), "cannot_find_match", True),
         (f"{RIGHT}\n{RIGHT}", "wrong_count", True),
         (RIGHT[:-1], "decoder_failed", False),

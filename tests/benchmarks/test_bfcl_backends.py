@@ -1,14 +1,12 @@
 """Calls on the official stateful classes: what they return, and that hostile ones are harmless."""
 
-import subprocess
-import sys
-
 import pytest
 
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.backends import Backends, decode, same_state, scenario
 from tests.benchmarks.bfcl_tasks import FILES, SCENARIO
+from tests.commands import printed
 
 needs_package = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
 
@@ -120,8 +118,7 @@ def test_only_the_classes_modules_are_imported():
         "Backends(scenario(CLASSES, {}))\n"
         "print([m for m in sys.modules if m.startswith(('bfcl_eval.', 'jax', 'requests'))])\n"
     )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = printed(program)
     for name in ("constants", "model_handler", "utils", "jax", "requests"):
-        assert name not in done.stdout.replace("genenv_jax", "")
-    assert "func_source_code" in done.stdout
+        assert name not in said.replace("genenv_jax", "")
+    assert "func_source_code" in said

@@ -324,8 +324,8 @@ def test_the_setting_is_checked_at_once(monkeypatch):
         _benchmark()
 
 
-def _of_grammar(benchmark, seeds, count, rng):
-    """Verdicts on conversations of the grammar: sound ones, then broken ones by what broke them."""
+def _judge_grammar(benchmark, seeds, count, rng):
+    """Sound conversations of the grammar are accepted, broken ones rejected for what broke them."""
     sound, broken, small = collections.Counter(), collections.Counter(), len(seeds) == 1
     for number in range(count):
         seed = seeds[number % len(seeds)]
@@ -340,14 +340,13 @@ def _of_grammar(benchmark, seeds, count, rng):
             seed = rng.choice(seeds)
             text = bfcl_grammar.spoil(rng, name, seed.answer["scenario"]["classes"])
         broken[name, _verdict(benchmark, text, seed)] += 1
-    return sound, broken
+    assert sound == {"": count}
+    assert not [pair for pair in broken if pair[1] != bfcl_grammar.BROKEN[pair[0]][1]]
 
 
 def test_the_grammar_on_small_classes(benchmark):
     seed = dataclasses.replace(_seed(), answer=_seed().answer | {"scenario": scenario(_SMALL, {})})
-    sound, broken = _of_grammar(benchmark, [seed], 20, random.Random(0))
-    assert sound == {"": 20}
-    assert not [pair for pair in broken if pair[1] != bfcl_grammar.BROKEN[pair[0]][1]]
+    _judge_grammar(benchmark, [seed], 20, random.Random(0))
 
 
 @pytest.mark.data
@@ -358,9 +357,7 @@ def test_three_hundred_of_the_grammar_on_the_official_classes(data_dir):
     seeds = benchmark.tasks("seed")
     named = {name for seed in seeds for name in seed.answer["scenario"]["classes"]}
     assert named == set(bfcl_grammar.SCENES)
-    sound, broken = _of_grammar(benchmark, seeds, 300, random.Random(0))
-    assert sound == {"": 300}
-    assert not [pair for pair in broken if pair[1] != bfcl_grammar.BROKEN[pair[0]][1]]
+    _judge_grammar(benchmark, seeds, 300, random.Random(0))
 
 
 @pytest.mark.data

@@ -19,20 +19,15 @@ from tests.benchmarks.bfcl_tasks import of_category
 pytestmark = pytest.mark.data
 needs_package = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
 
-OFFICIAL = {
-    "v4": {
-        "simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200,
-        "parallel": 200, "parallel_multiple": 200, "irrelevance": 240, "live_simple": 258,
-        "live_multiple": 1053, "live_parallel": 16, "live_parallel_multiple": 24,
-        "live_irrelevance": 884, "live_relevance": 16,
-    },
-    "v3": {
-        "simple": 400, "java": 100, "javascript": 50, "multiple": 200, "parallel": 200,
-        "parallel_multiple": 200, "irrelevance": 240, "live_simple": 258, "live_multiple": 1053,
-        "live_parallel": 16, "live_parallel_multiple": 24, "live_irrelevance": 882,
-        "live_relevance": 18,
-    },
+V3_NAMES = {"simple_java": "java", "simple_javascript": "javascript", "simple_python": "simple"}
+V4 = {
+    "simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200,
+    "parallel": 200, "parallel_multiple": 200, "irrelevance": 240, "live_simple": 258,
+    "live_multiple": 1053, "live_parallel": 16, "live_parallel_multiple": 24,
+    "live_irrelevance": 884, "live_relevance": 16,
 }  # fmt: skip
+V3 = {V3_NAMES.get(name, name): count for name, count in V4.items()}
+OFFICIAL = {"v4": V4, "v3": V3 | {"live_irrelevance": 882, "live_relevance": 18}}
 TURNS = {"v4": (731, 730, 731, 731), "v3": (737, 741, 742, 742)}
 
 
@@ -62,7 +57,6 @@ UNANSWERABLE = {
     "live_multiple_862-181-3": "unexpected_param",  # answers a parameter that the schema lacks
     "live_multiple_964-207-0": "missing_required",  # leaves out a required parameter
 }
-V3_NAMES = {"simple_java": "java", "simple_javascript": "javascript", "simple_python": "simple"}
 
 
 @pytest.mark.parametrize("version", ["v3", "v4"])

@@ -488,7 +488,7 @@ def test_tools_in_the_template(tmp_path, form):
         answer = benchmark.agent_answer(task)
         assert form_of(answer) == form and benchmark.verify(task) is None
         call = "[book(guests=4, day='Friday', wishes=['window'], price=2.0)]"
-        for text in (answer, f"<think>{answer}</think>{answer}", call):
+        for text in (answer, call):
             assert benchmark.score(task, text).success
     assert benchmark.prompt(plain)[0]["content"] == checkers.INSTRUCTIONS["exact"]
     assert benchmark.agent_answer(plain) == "<answer>Velm</answer>"
@@ -527,7 +527,6 @@ def test_what_is_not_a_call_of_the_tools_is_wrong(tmp_path):
         right.replace("4", '4, "hour": 1'): "wrong_answer",
         f"{right}\n{right}": "wrong_answer",
         right[:-20]: base.UNPARSABLE,
-        f"<think>{right}": "unfinished_thought",
         "I cannot.": base.UNPARSABLE,
         200 * right: base.TOO_LONG,
     }.items():
@@ -749,19 +748,18 @@ class Good(Custom):
         return 0.5 if answer == "50" else super().grade(question, answer)
 
 
+class One(Custom):
+    def questions(self, split):
+        return [Question("Which one?", "x")]
+
+
 @dataclasses.dataclass(kw_only=True, eq=False)
-class Needs(Custom):
+class Needs(One):
     size: int
 
-    def questions(self, split):
-        return []
 
-
-class Bare(Custom):
+class Bare(One):
     size: int = 3
-
-    def questions(self, split):
-        return []
 
 
 class Empty(Custom):
@@ -777,41 +775,32 @@ class Half(Benchmark):
         return []
 
 
-class Odd(Custom):
+class Odd(One):
     def questions(self, split):
         return [1]
 
 
-class Raises(Custom):
+class Raises(One):
     def questions(self, split):
         return {}[split]
 
 
-class Parses(Custom):
+class Parses(One):
     def questions(self, split):
         return json.loads("[")
 
 
-class Checks(Custom):
-    def questions(self, split):
-        return [Question("Which one?", "x")]
-
+class Checks(One):
     def check(self, question):
         return 1 / 0
 
 
-class Made(Custom):
+class Made(One):
     def __post_init__(self):
         {}[3]
 
-    def questions(self, split):
-        return []
 
-
-class Grades(Custom):
-    def questions(self, split):
-        return [Question("Which one?", "x")]
-
+class Grades(One):
     def grade(self, question, answer):
         return 1.5
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Score, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Score, Task
 from genenv_jax.benchmarks.calls import form_of, write_calls
 from genenv_jax.benchmarks.demonstrations import endless, play
 from genenv_jax.benchmarks.dial.demonstrations import TurnsDemonstrator
@@ -166,15 +166,6 @@ def test_impossible_options(options, message):
         DialTurns(**options)
 
 
-def test_prompts(dial):
-    seed = dial.tasks("seed")[0]
-    system, user = dial.agent_messages(seed)
-    assert system["role"] == "system" and user == seed.messages[0]
-    assert dial.episode(seed).messages() == [system, user]
-    _, user = dial.simulator_messages(seed, SeedStatistics(8, 4))
-    assert user["content"] == f"{dial.text(seed)}\nSolved: 5 of 10"
-
-
 # -- episodes -----------------------------------------------------------------------------------------
 
 
@@ -285,7 +276,6 @@ def test_refused_calls_are_recovered_from_while_turns_are_left(dial, task):
         (["1 add(3, 9)"] * 6, False, "unknown_argument"),
         (["1 add(3, 4)", *["x"] * 5], True, base.STEP_LIMIT),
         (["1 add(3, 4) " * 1000], False, base.TOO_LONG),
-        ([ANSWERS[0], "x" * (ANSWER_CHARS + 1)], False, base.TOO_LONG),
     ],
 )  # fmt: skip
 def test_what_is_lost(dial, task, answers, valid, reason):
@@ -370,8 +360,7 @@ def test_tools_in_the_template(form):
         assert (tools["role"], system["role"], user) == ("tools", "system", task.messages[0])
         replies = [{"role": "tool", "content": f"at {end}"} for end in task.answer["ends"]]
         assert [*transcript.replies] == [(reply,) for reply in replies]
-        thought = [f"<think>{answers[-1]}</think>\n{answer}" for answer in answers]
-        assert verdict(dial, task, thought) == (1.0, True, "")
+        assert verdict(dial, task, answers) == (1.0, True, "")
         assert dial.score(task, dial.agent_answer(task)).success
         assert task.origin == "eval" or dial.verify(task) is None
 

@@ -3,23 +3,20 @@
 import dataclasses
 import types
 
+import pytest
+
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.shown import reference_text, request_text
 
 
-def test_a_task_that_is_answered_once():
-    dial = registry.make_benchmark("dial", num_seeds=1)
-    task = dial.tasks("seed")[0]
-    assert request_text(dial, task) == task.messages[-1]["content"]
-    assert dial.score(task, reference_text(dial, task)).success
-
-
-def test_an_episode_has_an_answer_a_line():
-    turns = registry.make_benchmark("dial_turns", num_seeds=1)
-    task = turns.tasks("seed")[0]
-    assert request_text(turns, task) == task.messages[-1]["content"]
-    answers = reference_text(turns, task).split("\n")
-    assert len(answers) > 1 and answers == turns.agent_answers(task)
+@pytest.mark.parametrize("name", ["dial", "dial_turns"])
+def test_a_task_that_is_answered_once_or_in_an_episode(name):
+    """Which has an answer a line."""
+    benchmark = registry.make_benchmark(name, num_seeds=1)
+    (task,) = benchmark.tasks("seed")
+    assert request_text(benchmark, task) == task.messages[-1]["content"]
+    answer = reference_text(benchmark, task)
+    assert answer == "\n".join(benchmark.agent_answers(task)) and benchmark.score(task, answer).success
 
 
 def test_the_requests_of_all_turns_of_a_conversation():

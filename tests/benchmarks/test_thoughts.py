@@ -72,6 +72,8 @@ OPTIONS = {
     "custom": custom_files.OPTIONS,
     "dial": {},
     "dial_turns": {},
+    "custom, in the template": custom_files.OPTIONS,
+    "dial_turns, in the template": {},
     "bfcl, conversations": {"multi_turn_rule": "conversation", "episodes": True},
     "alfworld, games": {"episodes": True, "eval_protocol": "episode", "played_on": "rules"},
     "bamboogle, search": {"mode": "search", "seed_fraction": 0.5},
@@ -86,7 +88,10 @@ def benchmark(request, tmp_path_factory):
         options = {**options, "data_dir": str(ALL_WRITERS[name](tmp_path_factory.mktemp(name)))}
     executes = "multi_turn_rule" in options
     with bfcl_classes.executing() if executes else contextlib.nullcontext():
-        yield registry.make_benchmark(name, **options)
+        made = registry.make_benchmark(name, **options)
+        if request.param.endswith("template"):
+            made.use_template("<tool_call>")
+        yield made
 
 
 def attempted(benchmark, task, form):

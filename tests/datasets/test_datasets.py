@@ -7,7 +7,6 @@ import importlib
 import json
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -19,10 +18,9 @@ from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.datasets import download
 from genenv_jax.datasets.__main__ import main
-from tests.benchmarks import bfcl_tasks
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
-from tests.commands import exit_code
+from tests.commands import exit_code, printed
 
 CONTENT = {"a.json": b'["one", "two"]\n', "deep/b.json": b'["three"]\n'}
 
@@ -182,23 +180,27 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, datasets, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("files", ["small", pytest.param("real", marks=pytest.mark.data)])
 @pytest.mark.parametrize("name", [*WRITERS, "bfcl/v3"])
-def test_small_files_make_data_sets(tmp_path, name, datasets):
+def test_files_make_data_sets(request, tmp_path, name, files, datasets):
     """Every split that the reader finds has its tasks."""
     benchmark, _, version = name.partition("/")
-    directory = tmp_path / "files"
-    if version:
-        bfcl_tasks.write(directory, version)
+    given = [version] if version else []
+    if files == "real":
+        directory = request.getfixturevalue("data_dir") / benchmark.replace("_", "-")
+        table = contextlib.nullcontext()
     else:
-        WRITERS[name](directory)
-    directory = directory / "bfcl" if benchmark == "bfcl" else directory
-    with published(benchmark, directory):
+        directory = tmp_path / "files"
+        WRITERS[benchmark](directory, *given)
+        directory = directory / "bfcl" if benchmark == "bfcl" else directory
+        table = published(benchmark, directory)
+    with table:
         said = datasets(name, directory)
     assert isinstance(said, list), said
     reader = importlib.import_module(f"genenv_jax.benchmarks.{benchmark}.tasks")
-    given = [version] if version else []
     expected = {split: tasks for split, tasks in reader.splits(directory, *given).items() if tasks}
-    assert {line.split()[0] for line in said[:-2]} == set(expected)
+    counts = {split: str(len(tasks)) for split, tasks in expected.items()}
+    assert dict(line.split() for line in said[:-2]) == counts
     data_set = "bfcl/v4" if name == "bfcl" else name
     first = next(iter(expected))
     assert exported(tmp_path / "tfds", data_set, first) == expected[first]
@@ -206,30 +208,4 @@ def test_small_files_make_data_sets(tmp_path, name, datasets):
 
 def test_the_export_needs_no_tensorflow():
     code = "import sys\nfrom genenv_jax.datasets import export\nprint('tensorflow' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert result.stdout.strip() == "False", result.stderr
-
-
-# What the published releases hold, by their own accounts.
-COUNTS = {
-    "bfcl": {"simple_python": 400, "live_multiple": 1053, "multi_turn_base": 200},
-    "bfcl/v3": {"simple": 400, "live_irrelevance": 882, "multi_turn_miss_func": 200},
-    "api_bank": {"level-1-api": 399, "level-2-api": 135, "level-3-batch-inf": 245},
-    "alfworld": {"valid_unseen": 134, "valid_unseen_steps": 1075},
-    "bamboogle": {"test": 125},
-    "travelplanner": {"train": 45},
-}
-DIRECTORIES = {"api_bank": "api-bank"}
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", COUNTS)
-def test_the_real_files_make_data_sets(data_dir, tmp_path, datasets, name):
-    benchmark = name.split("/")[0]
-    said = datasets(name, data_dir / DIRECTORIES.get(benchmark, benchmark))
-    found = dict(line.split() for line in said[:-2])
-    assert {split: int(found[split]) for split in COUNTS[name]} == COUNTS[name]
-    data_set = "bfcl/v4" if name == "bfcl" else name
-    tasks = exported(tmp_path / "tfds", data_set, next(iter(COUNTS[name])))
-    assert len({task.id for task in tasks}) == len(tasks)
-    assert all(task.benchmark == benchmark for task in tasks)
+    assert printed(code).strip() == "False"

@@ -7,7 +7,6 @@ import io
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from unittest import mock
@@ -18,7 +17,7 @@ from genenv_jax.experiment.plan import DONE, compare_or_store, make_plan
 from genenv_jax.results.suites import run_dir
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
-from tests.commands import ROOT
+from tests.commands import ROOT, command
 from tests.datasets.test_datasets import served
 from tests.documented.blocks import Invocation
 from tests.documented.checkout import ONE_DEVICE, SHORT, Checkout
@@ -158,10 +157,7 @@ def aot_check(invocation: Invocation, place: Checkout) -> None:
     if not invocation.flag("model"):
         given.append(f"--model={place.model}")
     given = [a + "/config.json" * a.startswith("--model=") for a in given]
-    done = subprocess.run(
-        [sys.executable, invocation.program, *given, "--programs=none of them"],
-        cwd=place.root, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = command(invocation.program, *given, "--programs=none of them", cwd=place.root)
     said = "none of them" if importlib.util.find_spec("libtpu") else 'pip install "jax[tpu]"'
     assert done.returncode == 2 and said in done.stderr, done.stderr
 

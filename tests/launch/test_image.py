@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.commands import ROOT
+from tests.commands import QUICK, ROOT, command
 
 LINES = re.sub(r"(?m)\\\n|^#.*\n", "", (ROOT / "Dockerfile").read_text()).splitlines()
 STEPS = [line.split(None, 1) for line in LINES if line]
@@ -50,11 +50,8 @@ def test_what_is_copied_is_enough_for_the_installation_and_the_program(tmp_path)
                     shutil.copy(ROOT / source, tmp_path / target)
         elif "pip install" in text:
             before, _ = text.split("&& pip install")
-            command = f"{before} && {sys.executable} setup.py --quiet egg_info"
-            subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+            build = f"{before} && {sys.executable} setup.py --quiet egg_info"
+            subprocess.run(build, shell=True, cwd=tmp_path, check=True)
             assert (tmp_path / "genenv_jax.egg-info" / "requires.txt").is_file()
-    arguments = ["-m", "genenv_jax.main", "--config=configs/quickstart.py", "--print_config"]
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = command("main", QUICK, "--print_config", cwd=tmp_path)
     assert done.returncode == 0 and "config.model." in done.stdout, done.stderr

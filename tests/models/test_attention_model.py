@@ -11,10 +11,10 @@ import pytest
 from genenv_jax.models import attention
 from genenv_jax.models.attention_cudnn import cudnn_attention
 from genenv_jax.models.config import TransformerConfig, Window
-from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
+from genenv_jax.models.scoring import completion_logprobs
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
-from tests.sampling.small_model import make_params
+from tests.sampling.small_model import make_batch, make_params
 
 CONFIG = TransformerConfig(
     vocab_size=48, hidden_size=32, intermediate_size=48, num_layers=2, num_heads=4, num_kv_heads=2,
@@ -37,13 +37,7 @@ def cudnn_without_gpu(monkeypatch):
 
 def batch():
     """Prompts of 1, some and all of the tokens; completions of none, some and all."""
-    rng = np.random.default_rng(1)
-    return CompletionBatch(
-        prompts=rng.integers(0, 48, (4, 7), dtype=np.int32),
-        prompt_lengths=np.array([1, 4, 7, 5], np.int32),
-        completions=rng.integers(0, 48, (4, 3, 6), dtype=np.int32),
-        completion_lengths=np.array([[6, 1, 0], [3, 6, 2], [6, 6, 6], [5, 4, 1]], np.int32),
-    )
+    return make_batch([1, 4, 7, 5], [[6, 1, 0], [3, 6, 2], [6, 6, 6], [5, 4, 1]], CONFIG.vocab_size, 1)
 
 
 def scores_and_gradients(params, config):

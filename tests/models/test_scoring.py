@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genenv_jax.models.scoring import CompletionBatch, completion_logprobs, score_completions, token_logprobs
-from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_params
+from genenv_jax.models.scoring import completion_logprobs, score_completions, token_logprobs
+from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_batch, make_params
 
 B, G, P, C = 3, 2, 5, 4
 PROMPTS = np.array([5, 1, 3])
@@ -18,20 +18,10 @@ def params():
     return make_params()
 
 
-def make_batch(seed=0):
-    rng = np.random.default_rng(seed)
-    return CompletionBatch(
-        rng.integers(0, CONFIG.vocab_size, (B, P), dtype=np.int32),
-        PROMPTS.astype(np.int32),
-        rng.integers(0, CONFIG.vocab_size, (B, G, C), dtype=np.int32),
-        LENGTHS.astype(np.int32),
-    )
-
-
 @pytest.fixture(scope="module")
 def want(params):
     """Log-probs and entropies (B, G, C) in float64, each row as one sequence of its own."""
-    batch = make_batch()
+    batch = make_batch(PROMPTS, LENGTHS)
     logp, entropy = np.zeros((B, G, C)), np.zeros((B, G, C))
     for i, j in np.ndindex(B, G):
         row = [*batch.prompts[i, : PROMPTS[i]], *batch.completions[i, j, : LENGTHS[i, j]]]
@@ -47,16 +37,16 @@ def want(params):
 def test_against_full_passes(params, want, chunk):
     with jax.numpy_dtype_promotion("strict"):
         run = jax.jit(completion_logprobs, static_argnums=(2, 3))
-        got = run(params, make_batch(), CONFIG, chunk)
+        got = run(params, make_batch(PROMPTS, LENGTHS), CONFIG, chunk)
     for name, a, b in zip(("log-probs", "entropies"), got, want, strict=True):
         assert a.shape == (B, G, C) and a.dtype == jnp.float32
         np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
-        assert (np.asarray(a)[np.asarray(make_batch().mask) == 0] == 0).all()
+        assert (np.asarray(a)[np.asarray(make_batch(PROMPTS, LENGTHS).mask) == 0] == 0).all()
     assert want[1].max() > 1
 
 
 def test_padding_makes_no_difference(params):
-    batch = make_batch()
+    batch = make_batch(PROMPTS, LENGTHS)
     other = batch._replace(prompts=batch.prompts.copy(), completions=batch.completions.copy())
     other.prompts[np.arange(P) >= PROMPTS[:, None]] = 3
     other.completions[np.arange(C) >= LENGTHS[..., None]] = 3
@@ -66,7 +56,7 @@ def test_padding_makes_no_difference(params):
 
 
 def test_completions_of_one_token(params, want):
-    batch = make_batch()
+    batch = make_batch(PROMPTS, LENGTHS)
     short = batch._replace(completions=batch.completions[..., :1], completion_lengths=np.minimum(LENGTHS, 1))
     got = score_completions(params, short, CONFIG)
     np.testing.assert_allclose(got, want[0][..., :1], atol=1e-5)
@@ -78,7 +68,7 @@ def test_gradients_in_chunks(params):
 
     def gradient(chunk):
         def total(params):
-            logp, entropy = completion_logprobs(params, make_batch(), CONFIG, chunk)
+            logp, entropy = completion_logprobs(params, make_batch(PROMPTS, LENGTHS), CONFIG, chunk)
             return jnp.sum(logp * weight[0] + entropy * weight[1])
 
         return jax.jit(jax.grad(total))(params)

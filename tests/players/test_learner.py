@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.models.scoring import score_completions
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
@@ -30,13 +30,7 @@ def params():
 
 @pytest.fixture(scope="module")
 def batch():
-    rng = np.random.default_rng(0)
-    return CompletionBatch(
-        rng.integers(0, CONFIG.vocab_size, (B, P), dtype=np.int32),
-        PROMPTS,
-        rng.integers(0, CONFIG.vocab_size, (B, G, C), dtype=np.int32),
-        LENGTHS,
-    )
+    return small_model.make_batch(PROMPTS, LENGTHS)
 
 
 @pytest.fixture(scope="module")

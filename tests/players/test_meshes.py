@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from genenv_jax.models.lora import LoraConfig, join, split
-from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.models.scoring import score_completions
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.players import learner
@@ -24,16 +24,6 @@ SHAPE = dataclasses.replace(CONFIG, num_kv_heads=1, vocab_size=128, remat="full"
 B, G, P, C = 16, 2, 4, 3
 
 
-def make_batch(config):
-    rng = np.random.default_rng(0)
-    return CompletionBatch(
-        rng.integers(0, config.vocab_size, (B, P), dtype=np.int32),
-        rng.integers(1, P + 1, B).astype(np.int32),
-        rng.integers(0, config.vocab_size, (B, G, C), dtype=np.int32),
-        rng.integers(0, C + 1, (B, G)).astype(np.int32),
-    )
-
-
 @functools.cache
 def make_case(trained, method):
     """(configuration, frozen, trained, batch, log-probs, method), all on the host."""
@@ -45,7 +35,9 @@ def make_case(trained, method):
         adapters = split(rules.param_shapes(config))[1]
         rng = np.random.default_rng(2)
         params = jax.tree.map(lambda x: rng.normal(0, 0.2, x.shape).astype("f4"), adapters)
-    batch = make_batch(config)
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, P + 1, B), rng.integers(0, C + 1, (B, G))
+    batch = small_model.make_batch(*lengths, config.vocab_size)
     logp = np.asarray(score_completions(join(frozen, params), batch, config))
     return config, frozen, params, batch, logp, method
 

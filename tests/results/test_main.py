@@ -1,18 +1,14 @@
 """The command."""
 
-import os
-import subprocess
-import sys
-
 from genenv_jax import report
 from genenv_jax.results.tables import headline
-from tests.commands import exit_code
+from tests.commands import exit_code, printed
 from tests.results.synthetic import append
 
 
 def test_it_prints_the_table_and_the_paths(run, reported):
-    out, printed = reported
-    assert printed == f"{headline(run).markdown()}\npage:   {out / 'report.html'}\n"
+    out, said = reported
+    assert said == f"{headline(run).markdown()}\npage:   {out / 'report.html'}\n"
 
 
 def test_a_missing_workdir_is_named(tmp_path, capsys):
@@ -27,13 +23,7 @@ def test_without_jax_on_an_ascii_terminal(tmp_path):
         "runpy.run_module('genenv_jax.report', run_name='__main__')\n"
         "print(sorted({'jax', 'clu', 'tensorflow', 'matplotlib.pyplot'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), "--out", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert "p? of generated tasks" in done.stdout
+    said = printed(code, tmp_path, "--out", tmp_path / "out", PYTHONIOENCODING="ascii")
+    assert said.splitlines()[-1] == "[]"
+    assert "p? of generated tasks" in said
     assert (tmp_path / "out" / "report.html").is_file()

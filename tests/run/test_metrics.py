@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import subprocess
-import sys
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from genenv_jax.run.metrics import EpochMeans, MetricWriter, cells, read_steps
+from tests.commands import printed
 
 
 def writer(workdir, **options):
@@ -101,8 +100,7 @@ def test_writing_imports_neither_jax_nor_tensorflow(tmp_path):
         "assert list(read_steps(w.path)) == [0]\n"
         "print(sorted({'jax', 'clu', 'flax', 'tensorflow'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(code).strip() == "[]"
 
 
 def test_an_epoch_in_a_few_words():

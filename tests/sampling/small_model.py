@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from genenv_jax.models.config import TransformerConfig, Window
+from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel.rules import param_shapes
 
@@ -26,6 +27,17 @@ def make_prompts(count, longest, seed=0):
     rng = np.random.default_rng(seed)
     lengths = [longest, *rng.integers(1, longest + 1, count - 1)]
     return [rng.integers(0, CONFIG.vocab_size, n).tolist() for n in lengths]
+
+
+def make_batch(prompt_lengths, completion_lengths, vocab_size=CONFIG.vocab_size, seed=0):
+    """Random prompts (b,) and groups of completions (b, g) of these lengths, padded to the longest."""
+    rng, shape = np.random.default_rng(seed), np.shape(completion_lengths)
+    return CompletionBatch(
+        rng.integers(0, vocab_size, (shape[0], np.max(prompt_lengths)), dtype=np.int32),
+        np.asarray(prompt_lengths, np.int32),
+        rng.integers(0, vocab_size, (*shape, np.max(completion_lengths)), dtype=np.int32),
+        np.asarray(completion_lengths, np.int32),
+    )
 
 
 def full_logits(params, tokens):

@@ -22,6 +22,7 @@ from genenv_jax.scoring import isolation, landlock
 from genenv_jax.scoring.requests import SCORE
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.scoring.worker import NoAnswer, Worker, _kill
+from tests.commands import printed
 from tests.isolated_toys import Escaping, send
 from tests.scoring.test_scorer import alive, wait_until
 
@@ -481,8 +482,7 @@ def test_what_a_system_lacks_and_what_nobody_knows_is_named():
     )
     with pytest.raises(ValueError, match="worker_needs: 'wings', expected some of network, files"):
         Worker(Escaping("wings"), 1.0)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    line, complete = json.loads(done.stdout)
+    line, complete = json.loads(printed(program))
     lack = line.partition("NOT on this system: ")[2]
     assert not complete and "no privileges" not in lack
     for name in ("no network (seccomp", "no process (", "no writing (Landlock, [Errno 38]"):

@@ -22,6 +22,7 @@ from genenv_jax.system.ownership import (
     remove_stale,
     scratch_name,
 )
+from tests.commands import printed
 
 HOLD = """
 import pathlib, sys, time
@@ -158,18 +159,14 @@ def test_it_can_be_waited_for(lock, monkeypatch):
 
 
 def test_what_the_dead_left_is_swept(tmp_path):
-    child = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import pathlib, sys; from genenv_jax.system.ownership import scratch_name as name\n"
-            "path = pathlib.Path(sys.argv[1]) / 'agent'\n"
-            "name(path).mkdir(); (name(path) / 'x').touch(); name(path, 'old').mkdir()\n"
-            "name(path.with_name('config.json')).touch()",
-            str(tmp_path),
-        ],
-        check=False,
+    code = (
+        "import pathlib, sys; from genenv_jax.system.ownership import scratch_name as name\n"
+        "path = pathlib.Path(sys.argv[1]) / 'agent'\n"
+        "name(path).mkdir(); (name(path) / 'x').touch(); name(path, 'old').mkdir()\n"
+        "name(path.with_name('config.json')).touch()"
     )
-    assert child.returncode == 0 and len(list(tmp_path.iterdir())) == 3
+    printed(code, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
     kept = [scratch_name(tmp_path / "agent"), tmp_path / ".agent.elsewhere.4194305.tmp"]
     kept += [tmp_path / ".hidden", tmp_path / "metrics.jsonl"]
     for path in kept:
