@@ -183,7 +183,7 @@ def fitting(line: dict[str, Any]) -> tuple[dict[str, float], str]:
 
 
 def summary(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
-    """The summary table: a row per model and mode, a column per slice.
+    """The summary table: a row per model and mode of which a cell is known, a column per slice.
 
     Each cell is "yes", the `memory.offload` it needs, "no", or empty if unknown.
     """
@@ -196,7 +196,8 @@ def summary(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
             if "result" in line:
                 verdict = fitting(line)[1].replace("none", "yes")
             row.append(verdict)
-        rows.append(row)
+        if any(row[2:]):
+            rows.append(row)
     head, *rows = ("| " + " | ".join(row) + " |" for row in rows)
     return "\n".join([head, "|" + "---|" * (2 + len(SLICES)), *rows])
 

@@ -10,7 +10,7 @@ import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = ("curriculum", "ablations", "smollm2")
-EXECUTED = ("curriculum",)  # stored with outputs: it needs neither data nor weights, and minutes
+EXECUTED = ("curriculum", "ablations")  # stored with outputs: they need neither data nor weights, and minutes
 _COLAB = "https://colab.research.google.com"
 
 
