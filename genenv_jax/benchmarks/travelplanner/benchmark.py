@@ -39,7 +39,6 @@ HELD_OUT, VALIDATION = "held_out", "validation"
 TEXT_DIFFERS = "text_differs"  # the text of a query and its fields disagree
 UNSOLVABLE = "unsolvable"  # the planner finds no plan that passes all constraints
 _MIN_PROMPT_CHARS = 6_000
-_SIMULATOR_CHARS = 6_000  # of the information in the simulator's prompt
 _MAX_QUERY = 2_000  # characters of the text of a query
 _MAX_DEPTH = 8  # nesting of the JSON in a generation
 
@@ -61,6 +60,7 @@ class TravelPlanner(Published):
         applicable constraints that the plan passes.  Either way a constraint counts as passed only if both
         the official code and `reward` accept it, so things that do not exist earn nothing.
       prompt_chars: limit on the agent's whole prompt.  4,096 tokens hold about 12,000 characters of it.
+      simulator_chars: limit on the information in the simulator's prompt.
     """
 
     name = tasks.NAME
@@ -70,6 +70,7 @@ class TravelPlanner(Published):
     flights: str | os.PathLike[str] = ""
     reward: str = FINAL
     prompt_chars: int = 11_500
+    simulator_chars: int = 6_000
 
     def __post_init__(self):
         super().__post_init__()
@@ -77,6 +78,7 @@ class TravelPlanner(Published):
         check_choice("reward", self.reward, (FINAL, MICRO))
         check_shares(seed_fraction=self.seed_fraction)
         check_integers(_MIN_PROMPT_CHARS, prompt_chars=self.prompt_chars)
+        check_integers(0, simulator_chars=self.simulator_chars)
 
     @functools.cached_property
     def world(self) -> tasks.World:
@@ -154,7 +156,7 @@ class TravelPlanner(Published):
 
     def worked(self, seed: Task) -> tuple[list[Message], str]:
         """A prompt with as much information as the simulator is shown, and a plan made from it."""
-        shown = self.world.information(seed, _SIMULATOR_CHARS)
+        shown = self.world.information(seed, self.simulator_chars)
         messages = prompts.agent_messages(prompts.render(shown), self.text(seed))
         return messages, write_plan(self._plan(seed, shown) or [])
 
@@ -171,7 +173,7 @@ class TravelPlanner(Published):
         cost = None
         if plan is not None:
             cost = scoring.total_cost(query_of(seed), plan, world.database)
-        shown = world.information(seed, _SIMULATOR_CHARS)
+        shown = world.information(seed, self.simulator_chars)
         return prompts.simulator_messages(
             prompts.render(shown),
             self.simulator_answer(seed),
