@@ -15,7 +15,6 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.parallel import processes
-from genenv_jax.players.player import Player
 from genenv_jax.run import streams
 from genenv_jax.run.checkpoint import CheckpointConfig, Checkpoints
 from genenv_jax.run.digests import Growing
@@ -47,6 +46,14 @@ class Stateful(Protocol):
 
         Each iteration reads them from the file again, since a run may have more than fit in memory.
         """
+
+
+class Trainable(Protocol):
+    """A player: its state is a pytree of arrays."""
+
+    state: Any
+    trained: bool
+    sampler: Sampler
 
 
 def _committed(x: jax.Array) -> jax.Array:
@@ -105,7 +112,7 @@ class Session:
         self._last, self._most, self._checkpoint = epochs, (rollouts, tokens), checkpoint
         self._root_key = jax.random.key(seed)
         self._parts: dict[str, Stateful] = {}
-        self._trained: dict[str, Player] = {}
+        self._trained: dict[str, Trainable] = {}
         self._samplers: Sequence[Sampler] = ()
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self.begun: Mapping[str, Any] = {}
@@ -122,7 +129,7 @@ class Session:
         """Adds the parts' states to every checkpoint."""
         self._parts |= parts
 
-    def register_players(self, **players: Player) -> None:
+    def register_players(self, **players: Trainable) -> None:
         """Adds the arrays of players that are trained to every checkpoint; samplers' times are recorded."""
         self._trained |= {name: player for name, player in players.items() if player.trained}
         self._samplers = [player.sampler for player in players.values()]
