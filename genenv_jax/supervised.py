@@ -188,7 +188,20 @@ def fine_tune_model(
                 trained = build.make_adapters(adapted, config.seed, number=2)
             else:
                 trained = host.load_params()
-            tuned = fine_tune(config, model, trained, frozen, host.put, training, validation, checkpoints)
+            tuned = fine_tune(
+                config.warm_start,
+                config.limits,
+                config.simulator.variations,
+                config.memory.moments,
+                model,
+                trained,
+                frozen,
+                host.put,
+                training,
+                validation,
+                rng(config.seed, Stream.PASSES),
+                checkpoints,
+            )
             checkpoints.close()
             params = place(tuned.params, on_device=True)
             if config.lora.rank:
@@ -313,7 +326,7 @@ def make_base_model(config: Config, benchmark: Benchmark, directory: pathlib.Pat
         param_shardings(model.config, mesh)  # raises if it does not divide the model
         pairs = endless(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
         Progress(0).line(f"base model  made from scratch for both roles, once; kept in {directory.parent}")
-        params = train(config, pairs, model, model.load_params())
+        params = train(config.warm_start, limits, pairs, model, model.load_params())
         made = scratch / "made"
         model.save(made, params, notes={CARD: card.of_warm_start(config, None)})
         digests.seal(made)

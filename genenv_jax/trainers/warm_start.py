@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,13 +33,9 @@ from genenv_jax.players.optimizer import OptimizerConfig, make_muon, make_optimi
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.programs import compile_in_parallel
 from genenv_jax.run.progress import Progress
-from genenv_jax.run.streams import Stream, rng
 from genenv_jax.sampling.sampler import bucket, pad_rows
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array, Params
-
-if TYPE_CHECKING:
-    from genenv_jax.config import Config
 
 _WIDTHS = (32, 128, 256, 512)  # of completions
 Shape = tuple[int, int, int]  # prompt width, completion width, number of completions
@@ -91,7 +87,8 @@ class WarmStartConfig(Settings):
 
 
 def train(
-    config: Config,
+    c: WarmStartConfig,
+    limits: LimitsConfig,
     pairs: Iterable[tuple[Sequence[Message], Completion]],
     model: LanguageModel,
     params: Params,
@@ -105,7 +102,6 @@ def train(
     Raises:
       ValueError: the final loss is not finite.
     """
-    c, limits = config.warm_start, config.limits
     if not c.steps:
         return params
     optimizer = make_muon(c.learning_rate, _optimizer(c, weight_decay=0.1))
@@ -160,13 +156,17 @@ class FineTuned:
 
 
 def fine_tune(
-    config: Config,
+    c: WarmStartConfig,
+    limits: LimitsConfig,
+    variations: int,
+    moments: str,
     model: LanguageModel,
     params: Params,
     frozen: Params,
     put: Callable[[Any], Any],
     demonstrations: Sequence[Demonstration],
     validation: Sequence[Demonstration],
+    order: np.random.Generator,
     checkpoints: Checkpoints,
 ) -> FineTuned:
     """Trains a given model: maximum likelihood on the completions of demonstrations, in several passes.
@@ -178,16 +178,18 @@ def fine_tune(
     after each measurement; a restart with the same arguments continues from it to the same numbers.
 
     Args:
+      variations: most completions of a prompt.
+      moments: type of the optimiser's moments.
       params: trained parameters, float32: all, or the adapters.  Donated.
       frozen: the other parameters.
       put: places a batch on the devices.
       demonstrations, validation: training and validation data.
+      order: shuffles each pass.
       checkpoints: where the training is saved.
     Raises:
       ValueError: nothing fits the limits, a loss is not finite, or the first validation after the start
         shows a higher loss.
     """
-    c, limits = config.warm_start, config.limits
     progress = Progress(0, silent=not processes.is_writer())
     examples, left_out = _examples(model, limits, demonstrations)
     held_back, _ = _examples(model, limits, validation)
@@ -195,7 +197,7 @@ def fine_tune(
         raise ValueError(
             f"none of {len(demonstrations)} demonstrations fits config.limits: expected longer ones"
         )
-    shapes = _Shapes(limits, config.simulator.variations)
+    shapes = _Shapes(limits, variations)
     part = c.batch_size // c.micro_batches
 
     def size(shape: Shape) -> int:
@@ -212,13 +214,12 @@ def fine_tune(
         f"warm start  {left_out} completions too long; "
         f"{sum(map(len, held_back.values()))} prompts for validation"
     )
-    optimizer = make_optimizer(c.learning_rate, _optimizer(c), config.memory.moments)
+    optimizer = make_optimizer(c.learning_rate, _optimizer(c), moments)
     state = learner.init_state(params, optimizer, copy=False)
     steps = {
         parts: learner.make_supervised_step(model.config, optimizer, parts)
         for parts in {size(shapes(e)) // part for of in examples.values() for e in of}
     }
-    order = rng(config.seed, Stream.PASSES)
     of_roles = [_alike(_passes(of, order), shapes, size, shapes.episodes) for of in examples.values()]
     batches = itertools.chain.from_iterable(zip(*of_roles, strict=True))
     measure = _Validation(held_back, shapes, part, model, frozen, put)
