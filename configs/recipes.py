@@ -6,8 +6,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 # For each TPU slice: chips, model, rank of the adapters (0: all parameters) and memory.offload.  The TPU
-# compiler confirms each for prompts of 4,608 tokens (docs/memory.md).  One GPU of 16, 24 or 80 GB, or eight,
-# is held to what it says of TPU chips of 31 GiB.
+# compiler confirms each for prompts of 4,608 tokens (docs/memory.md).  What fits GPUs of 16, 24 or 80 GB is
+# taken from its sums for TPU chips of 31 GiB.
 SLICES = {
     "v5e-1": (1, "Qwen2.5-1.5B", 32, "none"),
     "v5e-4": (4, "Qwen2.5-7B", 32, "none"),

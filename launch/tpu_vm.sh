@@ -28,7 +28,7 @@ in some minutes, where $PYTHON (default: python3) has genenv_jax and libtpu.
   --env_file=FILE          lines KEY=value (taken as they are, no quotes) for the program's environment,
                            such as HF_TOKEN=…; never shown, and deleted on a worker once it is read
   --keep                   do not delete the slice
-  --no_check               create the slice even if aot_check.py would not let the run pass
+  --no_check               create the slice without a look into the bucket and at what fits
   --poll_seconds=SECONDS   between two looks at the slice (default 15); a retry waits eight times as long
   --dry_run                print every command, in a form to paste, and run none
 
@@ -201,12 +201,13 @@ look() {
 check_before_paying() {
   local arguments=(--topology="${accelerator_type/#v5litepod-/v5e-}" --fast) argument code=0
   local python=${PYTHON:-python3}
+  if ((no_check)); then return; fi
+  no_check=1 # once is enough
   say "look into the bucket"
   gcloud storage ls "gs://$bucket" >"$scratch/bucket" \
     || fail 1 "gs://$bucket cannot be listed (gcloud says why above); expected a bucket that you may read"
   ((dry_run)) || grep -q '/data/$' "$scratch/bucket" \
     || say "warning: there is no gs://$bucket/data/, so benchmarks find no files (docs/launching.md)"
-  if ((no_check)); then return; fi
   for argument in "${program_arguments[@]}"; do
     if [[ $argument == --config=* || $argument == --config.* ]]; then arguments+=("$argument"); fi
   done
@@ -215,11 +216,10 @@ check_before_paying() {
     spell "$python" "$root/launch/aot_check.py" "${arguments[@]}"
   elif "$python" -c 'import genenv_jax, libtpu' 2>/dev/null; then
     (cd "$root" && "$python" launch/aot_check.py "${arguments[@]}") >&2 || code=$?
-    ((code == 0)) || fail 2 "aot_check.py ended with exit code $code (see above); --no_check leaves it out"
+    ((code == 0)) || fail 2 "aot_check.py ended with exit code $code (see above); --no_check goes on without"
   else
     say "not checked: $python has no genenv_jax or no libtpu (pip install -e '.[tpu]')"
   fi
-  no_check=1 # once is enough
 }
 
 create_slice() {
@@ -230,7 +230,7 @@ create_slice() {
   arguments+=("${place[@]}" --accelerator-type="$accelerator_type" --labels=launcher=genenv)
   if ((spot)); then arguments+=(--spot); fi
   say "create $accelerator_type (hosts: $hosts)"
-  slice_exists=1 # from here on it may cost, also where the command fails or is interrupted
+  slice_exists=1 ours=1 # from here on it may cost, also where the command fails or is interrupted
   gcloud compute tpus "${arguments[@]}" ${create_flags[@]+"${create_flags[@]}"} && return
   look
   if [[ $state == ABSENT ]] && ((!queued)); then slice_exists=0; fi
@@ -254,9 +254,7 @@ ensure_slice() {
         ((created)) || [[ $found_type == "$accelerator_type" ]] || fail 1 "slice $name exists and is a" \
           "${found_type:-slice of unknown type}; expected $accelerator_type, or another --name"
         slice_exists=1
-        if ((!created)) && [[ $found_by != genenv ]]; then
-          keep=1 # somebody else's
-        fi
+        if [[ $found_by == genenv ]]; then ours=1; fi
         if [[ $state == READY ]]; then return; fi
         ;;
       ABSENT | PREEMPTED | TERMINATED | FAILED)
@@ -416,7 +414,7 @@ attempt() {
 finish() {
   local status=$?
   trap - EXIT INT TERM HUP
-  if ((slice_exists && !keep)) && ! delete_slice; then
+  if ((slice_exists && ours && !keep)) && ! delete_slice; then
     printf 'tpu_vm: SLICE %s STILL EXISTS AND COSTS MONEY; delete it:\n  ' "$name" >&2
     spell "${delete[@]}" >&2
     if ((status == 0)); then status=1; fi
@@ -442,8 +440,8 @@ delete=(gcloud compute tpus tpu-vm delete "$name" "${place[@]}")
 if ((queued)); then
   delete=(gcloud compute tpus queued-resources delete "$name" --force "${place[@]}")
 fi
-# gone: the slice that had the run is no more
-answer="" state="" found_type="" found_by="" slice_exists=0 gone=0
+# gone: the slice that had the run is no more; ours: this launcher created the slice, now or before
+answer="" state="" found_type="" found_by="" slice_exists=0 gone=0 ours=0
 archive=${TMPDIR:-/tmp}/genenv_jax-$name.tar.gz
 scratch=$(mktemp -d)
 exec 3>&1 </dev/null # ssh would take what is typed meanwhile
@@ -468,7 +466,7 @@ if ((run_status != 0)); then
   say "the run failed with exit code $run_status; the ends of the logs of all workers:"
   printf '%s\n' "$answer" >&2
   on_workers all "$(worker tail 30)" || true
-  if ((keep)); then on_workers all "$(worker stop)" || true; fi
+  if ((keep || !ours)); then on_workers all "$(worker stop)" || true; fi
 fi
 say "the workdir is gs://$bucket/runs/$run"
 exit "$run_status"

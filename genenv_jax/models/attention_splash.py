@@ -36,7 +36,7 @@ class GroupMask(splash.Mask):
     """Which keys of the prompt and of the group each query sees; built one block at a time.
 
     Attributes:
-      prompt: number of keys that all queries see; they come first.
+      prompt: number of keys of the shared past; they come first.
       rows: number of rows in the group.
       length: queries per row, and keys per row.
       window: how many keys a query sees, its own included, where a row follows the prompt's last key;

@@ -47,7 +47,7 @@ class ModelConfig(Settings):
         by default; on a CPU with AVX512_BF16 products then take half of the time.
       remat: what the backward pass keeps of a layer: "none": everything, "dots": the outputs of the
         projections, "full": only its input, "offload": its input, in host memory.
-      attention: the kernel; "auto" is splash on TPUs and xla elsewhere.  With sliding windows cudnn is xla.
+      attention: the kernel; "auto" is splash on TPUs and xla elsewhere.  Sliding windows take xla for cudnn.
       unroll_layers: unrolls the loop over layers: slower to compile, a third faster to train on a CPU.
       thinking: lets both players think before they answer, if the chat template has the switch
         `enable_thinking`.  Thoughts count towards the limits of answers, and are trained on.

@@ -22,7 +22,7 @@ Scenario of a test, in scenario.json:
     delete           [[exit code, message], …], likewise; then it works
     queued           what describing a queued request says, likewise
     follow           what reading the log does, likewise: "drop" (the connection); in a run that `hang`
-                     holds, "release" (it) or "PREEMPTED" (the slice)
+                     holds, "release" (it), "PREEMPTED" (the slice) or "GONE" (it is absent then)
     describe_error   message with which describe fails
 """
 
@@ -31,6 +31,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import sys
@@ -149,8 +150,6 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
             print(message, file=sys.stderr)
             return code
         state.unlink(missing_ok=True)
-        import shutil
-
         for worker in workers.iterdir():
             shutil.rmtree(worker)
         return 0
@@ -188,11 +187,15 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
                 return 255
             if event == "release":
                 (control / "hang").unlink()
-            if event == "PREEMPTED":
+            if event in ("PREEMPTED", "GONE"):
                 for home in workers.iterdir():
                     power_off(home, control / f"program/{home.name}.json")
                 (control / "hang").unlink()
                 state.write_text(event)
+                if event == "GONE":
+                    state.unlink()
+                    for home in workers.iterdir():
+                        shutil.rmtree(home)
                 return 255
         processes = []
         for home in homes:  # `subprocess` takes longer to import than all of the rest to run

@@ -219,6 +219,15 @@ def test_a_slice_that_others_created_is_used_and_kept(cloud):
     assert cloud.verbs == WHOLE  # neither created nor deleted
 
 
+def test_what_is_created_in_place_of_a_slice_of_others_is_deleted(cloud):
+    cloud = cloud(follow=["GONE"])
+    cloud.existing()
+    (cloud.control / "hang").touch()
+    done = cloud.launch(*ONE_HOST, "--retries=1", *PROGRAM)
+    assert done.returncode == 0, done.stderr
+    assert cloud.verbs[:7] == [*WHOLE[:6], "create"] and cloud.verbs[-1] == "delete"
+
+
 def test_nothing_is_created_for_a_run_that_cannot_be(cloud):
     """That does not fit, or whose bucket is not there; what cannot be checked is said."""
     cloud = cloud()
