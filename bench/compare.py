@@ -4,17 +4,17 @@
     python bench/compare.py --model=/models/SmolLM2-135M-Instruct --benchmark=bfcl \\
         --works=sample,prefill,score,grpo
 
-With --model its weights are real, and prompts are as long as BFCL's; with --benchmark they are those of its
-held-out tasks, in the model's chat template.  Completions that are scored and trained on are random tokens.
+With --model the weights are real, and prompts are as long as BFCL's; with --benchmark, prompts are those of
+its held-out tasks, in the model's chat template.  Completions to score and train on are random tokens.
 
 "narrow" among --engines is ours with bfloat16 operands (`model.matmul_dtype`); the floor is of float32.
 
-Each engine is a process of its own.  All of them are pinned to one and the same core with one thread
-each, and take turns: A B C A B C.  Reported are medians of their CPU seconds, after a warm-up.  First
-their log-probs of a common batch are compared; beyond 1e-4 the script ends with an error.  The first
-GRPO step's loss and gradient norm are compared likewise.  The floor is the FLOPs that the work needs
-(`bench/floors.py`) at the rate of the fastest float32 matrix product that XLA or torch did on that core
-in the same minutes.
+Each engine is a process of its own.  All are pinned to the same core with one thread each and take
+turns: A B C A B C.  The tables show medians of their CPU seconds after a warm-up.  First their
+log-probs of a common batch are compared; a difference beyond 1e-4 ends the script with an error.
+The first GRPO step's loss and gradient norm are compared likewise.  The floor is the FLOPs that the
+work needs (`bench/floors.py`) at the rate of the fastest float32 matrix product that XLA or torch
+did on that core in the same minutes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TOLERANCE = 1e-4  # log-probs, nats
 GRPO_TOLERANCE = 1e-3  # relative, of the first step's loss and gradient norm
 NARROW_TOLERANCE = 0.2  # of either, where operands are bfloat16
 LANES = 2  # completions of a prompt that our engine decodes at a time, on ragged lengths
-PRODUCTS = (1024, 2048)  # sides of the matrix products whose rate is the floor's
+PRODUCTS = (1024, 2048)  # sides of the matrix products whose rate sets the floor
 
 
 @dataclasses.dataclass
@@ -79,7 +79,7 @@ class Timing:
 class Measured:
     """A work by all engines.
 
-    rate: FLOPs a second of the fastest matrix product beside it.
+    rate: FLOPs per second of the fastest matrix product beside it.
     floor: least seconds, at that rate.
     """
 
@@ -90,7 +90,7 @@ class Measured:
 
 
 def main() -> None:
-    """Measures what was asked for and prints the tables, those of a size when it is done."""
+    """Measures what was asked for; prints each size's tables when it is done."""
     args = _arguments()
     core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})  # the workers inherit it
@@ -132,14 +132,14 @@ def compare_size(size: str, args: argparse.Namespace, folder: pathlib.Path) -> N
         try:
             for name in args.works:
                 measured[name] = measure(name, todo[name], engines, shape, args.repeats)
-        finally:  # hours of measurements are not lost to the last of them
+        finally:  # a late failure does not lose hours of measurements
             _print(measured)
 
 
 def on_prompts(todo: Mapping[str, Work], args: argparse.Namespace, folder: pathlib.Path) -> dict[str, Work]:
-    """The works that are to be done, on prompts of the benchmark; those of its held-out tasks.
+    """The works to be done, on prompts of the benchmark's held-out tasks.
 
-    folder: where their tokens are kept.  Exits where the benchmark has too few that are as long.
+    folder: where their tokens are kept.  Exits if the benchmark has too few of that length.
     """
     from genenv_jax.benchmarks import registry
     from genenv_jax.models.language_model import LanguageModel
@@ -165,9 +165,9 @@ def _command(name: str, path: pathlib.Path) -> list[str]:
 
 
 def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
-    """The largest difference from the first engine's log-probs of a common batch, "narrow" apart.
+    """The largest difference from the first engine's log-probs of a common batch, without "narrow".
 
-    Exits where one is beyond its tolerance.
+    Exits if one is beyond its tolerance.
     """
     logp = {
         name: np.array(worker.ask("logprobs", work=dataclasses.asdict(work))["value"])
@@ -185,7 +185,7 @@ def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
 def measure(
     name: str, work: Work, engines: Mapping[str, Worker], shape: Mapping[str, int], repeats: int
 ) -> Measured:
-    """One work by all engines in turn, and the matrix-product rate of the time."""
+    """One work by all engines in turn, and the matrix-product rate meanwhile."""
     if name == "ragged":
         ways = ((f"ours, {LANES} lanes a prompt", "ours", LANES), ("ours, fixed batches", "ours", 0),
                 ("HF, fixed batches", "torch", 0))  # fmt: skip
@@ -222,7 +222,7 @@ def measure(
 
 
 def _check_steps(timings: Mapping[str, Timing]) -> None:
-    """Exits where the engines' first GRPO steps had another loss or another gradient."""
+    """Exits if the engines' first GRPO steps differ in loss or gradient norm."""
     first = next(iter(timings.values())).first
     for label, timing in timings.items():
         for key in timing.first:

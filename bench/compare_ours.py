@@ -41,7 +41,7 @@ class Ours:
         return {"jax": jax.__version__, "flax": flax.__version__}
 
     def gemm(self, n: int) -> float:
-        """GFLOP a CPU second of one n x n x n product in float32."""
+        """GFLOP per CPU second of one n x n x n product in float32."""
         a = jnp.asarray(np.random.default_rng(0).normal(size=(n, n)), jnp.float32)
         run = lambda: jax.block_until_ready(_product(a, a))  # noqa: E731
         run()
@@ -62,7 +62,7 @@ class Ours:
         return run
 
     def ragged(self, work: Work) -> Callable[[], int]:
-        """With lanes all prompts in one call, whose rows make room for others; else in fixed batches."""
+        """With lanes, all prompts in one call, whose ended rows make room; else in fixed batches."""
         prompts, limits = work.prompt_lists(self.vocab), work.lengths()
         lanes = work.lanes or work.group
         at_once = min(max(1, AT_ONCE // lanes), work.prompts)

@@ -1,7 +1,7 @@
-"""Hugging Face transformers on PyTorch as a worker of bench/compare.py, written as its users write.
+"""Hugging Face transformers on PyTorch as a worker of bench/compare.py, in its users' style.
 
 `generate` on 64 rows at once with its cache; log-probs from logits at completion positions only; one
-AdamW with fused updates.  Sampling does not return log-probs, which ours does.
+AdamW with fused updates.  Unlike ours, its sampling returns no log-probs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Torch:
         return {"torch": torch.__version__, "transformers": transformers.__version__}
 
     def gemm(self, n: int) -> float:
-        """GFLOP a CPU second of one n x n x n product in float32."""
+        """GFLOP per CPU second of one n x n x n product in float32."""
         a = torch.from_numpy(np.random.default_rng(0).normal(size=(n, n)).astype(np.float32))
         out = torch.empty_like(a)
         torch.matmul(a, a, out=out)
@@ -121,7 +121,7 @@ class Torch:
         return tuple(torch.from_numpy(x).long().repeat_interleave(work.group, dim=0) for x in (tokens, mask))
 
     def _sequences(self, work: Work) -> tuple[torch.Tensor, int, torch.Tensor | None]:
-        """(rows, prompt + new), new, and the sequences' mask where some of them are padded."""
+        """(rows, prompt + new), new, and the sequences' mask if some are padded."""
         completions = torch.from_numpy(work.completion_tokens(self.vocab)).long()
         rows = completions.reshape(-1, work.new)
         prompts, mask = self._prompts(work)
@@ -160,14 +160,14 @@ class _Lengths(transformers.StoppingCriteria):
 def _logprobs(model: Any, sequences: torch.Tensor, new: int, mask: torch.Tensor | None) -> torch.Tensor:
     """(rows, new) log-probs of the last `new` tokens of each sequence (rows, t).
 
-    mask: 0 where a sequence is padded; None where none is.
+    mask: 0 where a sequence is padded; None if none is.
     """
     padded = {}
     if mask is not None:
         mask = mask[:, :-1]
         padded = {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
     logits = model(sequences[:, :-1], logits_to_keep=new, use_cache=False, **padded).logits
-    # A twentieth faster here than the logits' gather less their logsumexp.
+    # A twentieth faster here than the gathered logits minus logsumexp.
     return torch.log_softmax(logits, dim=-1).gather(-1, sequences[:, -new:, None])[..., 0]
 
 

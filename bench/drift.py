@@ -3,8 +3,8 @@
     python bench/drift.py
 
 The simulator is a table: a softmax over kinds of tasks that are all solved equally often, uniform at first.
-An epoch draws its records, whose weights and loss are the package's, and takes one step of gradient descent
-a pass.  Whatever narrows it is sampling noise, which the next epoch samples from (genetic drift).
+An epoch draws its records, with the package's weights and loss, and takes one gradient-descent step per pass.
+All narrowing is sampling noise, from which the next epoch samples (genetic drift).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTINGS = {
 
 
 def loss(logits: jax.Array, weights: jax.Array, kl_coef: float) -> jax.Array:
-    """`rl.rwr.rwr_loss` of one table.  logits, weights: (kinds,), a weight that of all of its records."""
+    """`rl.rwr.rwr_loss` of one table.  logits, weights: (kinds,), a weight summed over its records."""
     logp, uniform = jax.nn.log_softmax(logits), -jnp.log(logits.size)
     texts = logp[None, :, None]  # each kind is one text of one token
     mask, weights = jnp.ones_like(texts), weights[None]

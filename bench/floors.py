@@ -1,9 +1,8 @@
 """What a work costs at least: its matrix products' FLOPs, and bytes for the accelerators' roofline.
 
-A multiply and an add are two FLOPs.  Counted is what no exact method avoids: every prompt once however
-many completions it has, attention between a token and those before it (causal), logits only where they
-are used, and a backward pass of twice the forward one.  Softmax, norms, rotations and the optimiser
-count nothing, so no engine reaches a floor.
+A multiply and an add are two FLOPs.  A floor counts what no exact method avoids: every prompt once, however
+many completions it has; causal attention; logits only where they are used; and a backward pass of twice the
+forward one.  Softmax, norms, rotations and the optimiser count zero, so no engine reaches a floor.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from workloads import Work
 
 
 def token_flops(size: Mapping[str, int]) -> int:
-    """FLOPs of one token through all layers' projections, attention and head apart."""
+    """FLOPs of one token through all layers' projections; no attention, no head."""
     d, f, h = size["hidden_size"], size["intermediate_size"], _head_dim(size)
     q, kv = size["num_attention_heads"] * h, size["num_key_value_heads"] * h
     return size["num_hidden_layers"] * 2 * (d * q + 2 * d * kv + q * d + 3 * d * f)
@@ -39,7 +38,7 @@ def _head_dim(size: Mapping[str, int]) -> int:
 def update_flops(size: Mapping[str, int], work: Work, trained: bool = True) -> float:
     """FLOPs of a GRPO step on full-length completions.
 
-    trained: whether the projections and the head are.  Frozen under adapters, they pass the gradient on
+    trained: whether projections and head are trained.  Frozen under adapters, they pass the gradient on
     but have none of their own; the adapters' own products are not counted.
     """
     projections, attention = _forward(size, work, np.full((work.prompts, work.group), work.new))
@@ -47,7 +46,7 @@ def update_flops(size: Mapping[str, int], work: Work, trained: bool = True) -> f
 
 
 def work_flops(size: Mapping[str, int], work: Work) -> float:
-    """FLOPs of a work; sampled token by token or given whole, a pass over tokens is the same."""
+    """FLOPs of a work; a pass over tokens costs the same, sampled or given."""
     if work.kind == "grpo":
         return update_flops(size, work)
     full = np.full((work.prompts, work.group), work.new)
@@ -57,7 +56,7 @@ def work_flops(size: Mapping[str, int], work: Work) -> float:
 def _forward(size: Mapping[str, int], work: Work, lengths: np.ndarray) -> tuple[float, float]:
     """FLOPs of a forward pass over prompts and completions: weights' products, attention's products.
 
-    The last token of a completion passes through nothing; the prompt's last hidden state, computed
+    The last token of a completion is not processed; the prompt's last hidden state, computed
     once a group, predicts the first.  lengths: (prompts, group), at least 1.
     """
     p, passed = work.prompt_lengths()[:, None].astype(float), lengths - 1.0
@@ -79,7 +78,7 @@ def decode_step_bytes(
     """Bytes that one decoding step in bfloat16 must read: weights once, a prompt's cache once a group.
 
     generated: tokens in a row's own cache at that step.  The embedding is read as the head only if the
-    two are tied, and a lookup's few rows count nothing; either way it is one table.
+    two are tied, and a lookup's few rows are not counted; either way it is one table.
     """
     tokens = prompts * prompt + rows * generated
     # Keys and values of all layers.

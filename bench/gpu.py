@@ -6,14 +6,14 @@
 First the card is measured: how fast it copies memory, and how fast it multiplies matrices in bfloat16.
 Then, with random bfloat16 weights of a published shape:
 
-decode   the engine with all completions of full length.  Its time for `--new_tokens` less that for one
-         token is the decoding.  A step must read the weights once, each prompt's keys and values once a
-         group and each row's own; these bytes at the copy rate are the roofline.
+decode   the engine with all completions of full length.  Decoding is its time for `--new_tokens` minus that
+         for one token.  A step must read the weights once, each prompt's keys and values once per group and
+         each row's own; these bytes at the copy rate are the roofline.
 update   one GRPO step, parameters and gradient in float32 (or adapters, --lora_rank).  The work's FLOPs
-         at the matrix products' rate are the floor; what remat computes again counts as time only.
+         at the matrix products' rate are the floor; what remat recomputes counts as time only.
 
-Every measurement has a process of its own, so that its peak of memory is its own and running out of it
-ends no other.  Reported are medians over whole repetitions, each of which waits for its results.
+Every measurement has its own process, so its memory peak is its own and running out of memory ends no other.
+The tables show medians over whole repetitions, each of which waits for its results.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _gibibytes(x: int | None) -> str:
 
 
 def _measure(args: argparse.Namespace, kind: str, model: str, work: Work) -> dict[str, Any]:
-    """What the worker found, or "error" where it failed."""
+    """What the worker found, or "error" if it failed."""
     try:
         return _ask(args, kind, model=model, work=dataclasses.asdict(work))
     except protocol.WorkerError as error:

@@ -31,7 +31,7 @@ from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.typing import Params
 
-_CALLS = 20  # in a row, so that the host's part does not show
+_CALLS = 20  # in a row, to hide the host's part
 
 
 class Accelerator:
@@ -48,10 +48,10 @@ class Accelerator:
         return {"device": device.device_kind, "platform": device.platform, "jax": jax.__version__}
 
     def rates(self) -> dict[str, float]:
-        """Bytes a second, read and written, of a copy; FLOPs a second of a bfloat16 matrix product."""
+        """Bytes per second, read and written, of a copy; FLOPs per second of a bfloat16 matrix product."""
         card = jax.default_backend() != "cpu"
         megabytes, sides = (2048, (4096, 8192)) if card else (4, (64, 128))
-        # A negation: reads and writes as a copy does, and no compiler takes it for nothing.
+        # A negation reads and writes as a copy does, and no compiler removes it.
         x = jax.random.normal(jax.random.key(0), (megabytes * 2**19,), jnp.bfloat16)
         seconds = _median(_repeated(jax.jit(jnp.negative), x), 10) / _CALLS
         products = []
@@ -62,7 +62,7 @@ class Accelerator:
         return {"copy": 2 * x.nbytes / seconds, "matmul": max(products)}
 
     def decode(self, model: str, work: dict[str, Any]) -> dict[str, Any]:
-        """Seconds of prefill and of a decoding step, and the peak of memory in bytes."""
+        """Seconds of prefill and of a decoding step, and the memory peak in bytes."""
         work = Work(**work)
         config = self._config(model)
         params = random_params(config, "bfloat16")
@@ -82,7 +82,7 @@ class Accelerator:
         return {"prefill": first, "step": (full - first) / (work.new - 1), "peak": _peak()}
 
     def update(self, model: str, work: dict[str, Any]) -> dict[str, Any]:
-        """Seconds of a GRPO step, the compiler's temporaries and the peak of memory in bytes."""
+        """Seconds of a GRPO step, the compiler's temporaries and the memory peak in bytes."""
         o, work = self.options, Work(**work)
         config = self._config(model, remat=o["remat"], attention=o["attention"])
         frozen = {}
@@ -167,7 +167,7 @@ def random_params(config: TransformerConfig, dtype: str) -> Params:
 
 
 def _peak() -> int | None:
-    """Most bytes that were in use on the device, where it keeps count."""
+    """Most bytes that were in use on the device, if it keeps count."""
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
 
 

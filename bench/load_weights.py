@@ -6,7 +6,7 @@ writes a random checkpoint of a published shape, layer by layer, loads it in a p
 each number of (virtual CPU) devices, and prints one table.  The checkpoint is deleted afterwards.
 
 On a CPU the shards themselves are host memory, so the interesting number is the last column: the peak of
-anonymous memory (without mapped files, which the kernel takes back when it needs to) beyond them and beyond
+anonymous memory (without mapped files, which the kernel reclaims when it needs to) beyond them and beyond
 what the process held before.
 """
 
@@ -72,7 +72,7 @@ def load(path: str, fsdp: int) -> None:
 
 
 def measure(folder: str, devices: int) -> list[float]:
-    """What `load` prints in a process with so many devices."""
+    """What `load` prints in a process with that many devices."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     done = subprocess.run(
         [sys.executable, __file__, "--load", folder, f"--fsdp={devices}"],

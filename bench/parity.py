@@ -5,9 +5,9 @@
 
 The prompts are those of held-out tasks, with the lengths asked for or the next shorter ones.  Logits and
 greedy answers are computed in float32.  Then answers are sampled in bfloat16, as a run samples them, and
-scored in bfloat16, as its update scores them: what lies between is rounding, and the ratio of GRPO starts
-that far from 1.  Likewise where only the products' operands are bfloat16.  Exit code 1 where logits differ
-by more than 1e-3 or a greedy answer is another one.
+scored in bfloat16, as its update scores them: the difference is rounding, and the ratio of GRPO starts that
+far from 1.  The same is done with only the products' operands in bfloat16.  Exit code 1 if logits differ by
+more than 1e-3 or a greedy answer differs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOLERANCE = 1e-3  # of a logit
 
 
 def nearest(prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
-    """For each length the longest prompt that is not longer; the shortest where all are."""
+    """For each length, the longest prompt that is not longer; the shortest if all are."""
     ordered = sorted(prompts, key=len)
     return [next((p for p in reversed(ordered) if len(p) <= length), ordered[0]) for length in lengths]
 

@@ -5,7 +5,7 @@ A worker answers four requests, one at a time:
     {"do": "describe"}                        its name and versions
     {"do": "prepare", "work": {...}}          makes a work's inputs and compiles, running it twice
     {"do": "run", "work": {...}}              runs it again: CPU and wall-clock seconds, and what it gave
-    {"do": "<method>", ...}                   any other method of the engine that takes JSON and gives it
+    {"do": "<method>", ...}                   any other method of the engine that takes and returns JSON
 
 so that a parent can alternate between engines while each stays warm.
 """
@@ -50,13 +50,13 @@ class Worker:
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Sends a request and waits for the answer.
 
-        Raises WorkerError where the engine raised, or ended.
+        Raises WorkerError if the engine raised or ended.
         """
         try:
             self._process.stdin.write(json.dumps({"do": do} | fields) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended, which reading will tell
+            pass  # it has ended, which reading will show
         line = self._process.stdout.readline()
         if not line:
             raise WorkerError(f"{self.name}: ended with status {self._process.wait()} during {do}")
@@ -90,7 +90,7 @@ class Worker:
 def timed(function: Callable[[], Any]) -> dict[str, Any]:
     """CPU seconds of the whole process, all its threads, and wall-clock seconds of a call.
 
-    What a call leaves running counts to its CPU seconds: results can be there while a thread still works.
+    What a call leaves running counts in its CPU seconds: results can be there while a thread still works.
     """
     cpu, wall = time.process_time(), time.perf_counter()
     value = function()
@@ -105,7 +105,7 @@ def _others_run() -> bool:
     own = str(threading.get_native_id())
     for task in pathlib.Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            # After the command in brackets, which may itself hold anything.
+            # After the command in brackets, which may itself contain anything.
             state = (task / "stat").read_text().rpartition(")")[2].split()[0]
             if state == "R" and task.name != own:
                 return True
@@ -120,7 +120,7 @@ def serve(make_engine: Callable[[], Any]) -> None:
     results, and returns a JSON value.
     """
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print must not get among the answers
+    os.dup2(2, 1)  # what libraries print must not mix with the answers
 
     def answer(value: Mapping[str, Any]) -> None:
         out.write(json.dumps(value) + "\n")
@@ -134,7 +134,7 @@ def serve(make_engine: Callable[[], Any]) -> None:
             do = request.pop("do")
             if do == "prepare":
                 work = Work(**request["work"])
-                # What was prepared for works of other kinds goes: its buffers would weigh on this one.
+                # What was prepared for works of other kinds is dropped, to free its buffers.
                 ready = {k: v for k, v in ready.items() if k.kind == work.kind}
                 ready[work] = getattr(engine, work.kind)(work)
                 first = timed(ready[work])

@@ -1,4 +1,4 @@
-"""Random Qwen2 models as Hugging Face directories, a file a layer: no more than a layer is in memory."""
+"""Random Qwen2 models as Hugging Face directories, one file per layer: at most a layer is in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POOL = 1_048_573  # numbers that are drawn; a prime, so that no two rows of a m
 
 
 def files(config: Mapping[str, Any]) -> list[dict[str, tuple[int, ...]]]:
-    """Shapes of the tensors by name, a dictionary a file.
+    """Shapes of the tensors by name, a dictionary per file.
 
     config: config.json of a Qwen2 model.
     """
@@ -45,9 +45,9 @@ def parameters(config: Mapping[str, Any]) -> int:
 def write(path: pathlib.Path, config: Mapping[str, Any], dtype: str = "float32") -> None:
     """Writes a model; always the same one for a shape.
 
-    Logits differ by a few nats, biases and norms are not their initial values: an engine that left one out
-    would be noticed.  Tensors repeat few distinct values, each from another place on: drawing them anew would
-    take much longer than loading, which does not look at them.
+    Logits differ by a few nats, and biases and norms are not at their initial values, so an engine that left
+    one out would be noticed.  Tensors repeat few distinct values, each from another offset: drawing all would
+    take much longer than loading, which ignores them.
 
     dtype: on disk, one of `DTYPES`.
     """

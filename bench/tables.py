@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose cells are text; all columns but the first are numbers, at the right."""
+    """A table whose cells are text; all columns but the first are right-aligned numbers."""
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

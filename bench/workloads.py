@@ -47,9 +47,9 @@ class Work:
     Prompts are random, or the token lists of a JSON file, of which the longest has `prompt` tokens.
 
     kind: what is done, a method of the engines: "sample", "score", "grpo" or "ragged".
-    lanes: "ragged" only: completions of a prompt that our engine decodes at a time, the next one following
-      where one ends; 0: fixed batches, of which the next begins where the last row of one ends.
-    file: of the prompts; "": random ones.
+    lanes: "ragged" only: completions of a prompt that our engine decodes at a time; when one ends, the next
+      begins.  0: fixed batches; when the last row of one ends, the next begins.
+    file: the prompts' file; "": random ones.
     """
 
     kind: str
@@ -147,15 +147,14 @@ def works(size: str, prompt: int | None = None) -> dict[str, Work]:
 def with_prompts(work: Work, prompts: Sequence[list[int]], file: pathlib.Path) -> Work:
     """The work on given prompts: as many as it has, spread over those of .7 to 1 times its length.
 
-    prompts: token lists, of which the chosen ones are written to `file`.  Raises ValueError where too few are
-    as long.
+    prompts: token lists; the chosen ones are written to `file`.  Raises ValueError if too few are that long.
     """
     low = math.ceil(0.7 * work.prompt)
     fitting = sorted((p for p in prompts if low <= len(p) <= work.prompt), key=len)
     n = work.prompts
     if len(fitting) < n:
         raise ValueError(f"{len(fitting)} prompts of {low} to {work.prompt} tokens: expected {n}")
-    # Both ends of the range, but for a single prompt, which is the longest.
+    # Both ends of the range; a single prompt is the longest.
     chosen = [fitting[(len(fitting) - 1) * i // max(n - 1, 1)] for i in range(n)]
     chosen = chosen if n > 1 else fitting[-1:]
     file.write_text(json.dumps(chosen))
@@ -185,7 +184,7 @@ KEEP_BUFFERS = {
 
 
 def one_thread() -> dict[str, str]:
-    """Environment of an engine's process: one thread for its kernels, no network, the allocator's ways."""
+    """Environment of an engine's process: one thread for its kernels, no network, allocator settings."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
     return (
         kept

@@ -41,7 +41,7 @@ say() {
   if ((dry_run)); then printf '\n# %s\n' "$*"; else printf 'tpu_vm: %s\n' "$*" >&2; fi
 }
 
-# Says why an attempt came to nothing, and returns the exit code where there is no other attempt.
+# Says why an attempt failed, and returns the exit code if there is no other attempt.
 lost() {
   printf 'tpu_vm: %s\n' "${*:2}" >&2
   return "$1"
@@ -182,8 +182,8 @@ check_options() {
 
 # ---- the slice ------------------------------------------------------------------------------------
 
-# Sets `state`, a state of the API, ABSENT, or UNKNOWN where gcloud cannot tell, `found_type`, and `found_by`,
-# which is "genenv" where this launcher created the slice.
+# Sets `state` (a state of the API, ABSENT, or UNKNOWN if gcloud cannot tell), `found_type`, and `found_by`,
+# which is "genenv" if this launcher created the slice.
 look() {
   if answer=$(gcloud compute tpus tpu-vm describe "$name" "${place[@]}" \
     '--format=value(state,acceleratorType,labels.launcher)' 2>"$scratch/errors"); then
@@ -197,7 +197,7 @@ look() {
   fi
 }
 
-# What can be known before a slice is paid for: the bucket is there, and the run fits.
+# Checks before a slice is paid for: the bucket is there, and the run fits.
 check_before_paying() {
   local arguments=(--topology="${accelerator_type/#v5litepod-/v5e-}" --fast) argument code=0
   local python=${PYTHON:-python3}
@@ -230,7 +230,7 @@ create_slice() {
   arguments+=("${place[@]}" --accelerator-type="$accelerator_type" --labels=launcher=genenv)
   if ((spot)); then arguments+=(--spot); fi
   say "create $accelerator_type (hosts: $hosts)"
-  slice_exists=1 ours=1 # from here on it may cost, also where the command fails or is interrupted
+  slice_exists=1 ours=1 # from here on it may cost, even if the command fails or is interrupted
   gcloud compute tpus "${arguments[@]}" ${create_flags[@]+"${create_flags[@]}"} && return
   look
   if [[ $state == ABSENT ]] && ((!queued)); then slice_exists=0; fi
@@ -243,7 +243,7 @@ delete_slice() {
   slice_exists=0
 }
 
-# Sees to it that the slice is there and ready.
+# Ensures that the slice is there and ready.
 ensure_slice() {
   local created=0
   say "is there a slice $name?"
@@ -304,9 +304,9 @@ send() {
     ${ssh_flags[@]+"${ssh_flags[@]}"}
 }
 
-# Asks all workers for the run.  Sets how many have `answered`, how many are `running` it and for how many it
-# has `ended`, with its exit code in `run_status`, and the `other` run where one goes on.  What counts is what
-# is printed: the exit code of ssh to several workers is not that of any of them.
+# Asks all workers about the run.  Sets how many have `answered`, how many are `running` it and on how many it
+# has `ended`, with its exit code in `run_status`, and any `other` run in progress.  Only the output counts:
+# the exit code of ssh to several workers is not that of any of them.
 poll() {
   local mark host run_state run_name code
   answer=$(on_workers all "if test -e $worker_script; then $(worker status); \
@@ -320,7 +320,7 @@ else echo \"tpu_vm_worker: \$HOSTNAME none -\"; fi" 2>"$scratch/errors") || true
       running*) other="$run_name (on $host)" ;;
       exit:*" $run")
         ended=$((ended + 1)) code=${run_state#exit:}
-        # Where one process fails, the others end by a signal (128 and above), so its code is the cause.
+        # If one process fails, the others end by a signal (128 and above), so its code is the cause.
         if ((code && (run_status == 0 || (run_status >= 128 && code < 128)))); then run_status=$code; fi
         ;;
     esac
@@ -353,7 +353,7 @@ install_and_start() {
     on_workers all "install -m 600 /dev/null genenv_jax/run.env" || return
     send "$env_file" genenv_jax/run.env || return
   fi
-  if ((gone)); then # else the run would be refused: it cannot know that the host in its locks is no more
+  if ((gone)); then # else the run would be refused: it cannot know that the host in its locks is gone
     on_workers 0 "rm -f genenv_jax/bucket/runs/$run/run.lock genenv_jax/bucket/runs/$run/models/.*.lock" || return
     gone=0
   fi
@@ -361,7 +361,7 @@ install_and_start() {
   on_workers all "$(worker start "$run" "${program_arguments[@]}")"
 }
 
-# Shows the log of worker 0 from where it was left.  Fails where it is not at its end.
+# Continues to show the log of worker 0.  Fails if it is not at its end.
 show_log() {
   on_workers 0 "$(worker follow $(($(wc -c <"$scratch/log"))))" 2>"$scratch/errors" | tee -a "$scratch/log"
 }
@@ -380,7 +380,7 @@ await_end() {
       if ((answered == hosts && running + ended < hosts)); then
         lost 75 "the run is lost on $((hosts - running - ended)) workers, as after a restart" || return
       fi
-      # Time for what a lost connection cut off, and for others to end where one failed.
+      # Time for what a lost connection cut off, and for others to end if one failed.
       if (((ended == hosts && shown) || ((ended == hosts || run_status) && ++late > 4))); then return 0; fi
     elif [[ ! $state =~ ^(UNKNOWN|REPAIRING|RESTARTING|REIMAGING)$ ]]; then
       gone=1
@@ -390,7 +390,7 @@ await_end() {
   done
 }
 
-# One slice, one start.  Fails, and says why, where another attempt may help.
+# One slice, one start.  Fails, and says why, if another attempt may help.
 attempt() {
   ensure_slice || return
   await_workers || return
@@ -409,7 +409,7 @@ attempt() {
 
 # ---- the end --------------------------------------------------------------------------------------
 
-# On every way out.
+# On every exit.
 # shellcheck disable=SC2329 # called by trap
 finish() {
   local status=$?
@@ -444,7 +444,7 @@ fi
 answer="" state="" found_type="" found_by="" slice_exists=0 gone=0 ours=0
 archive=${TMPDIR:-/tmp}/genenv_jax-$name.tar.gz
 scratch=$(mktemp -d)
-exec 3>&1 </dev/null # ssh would take what is typed meanwhile
+exec 3>&1 </dev/null # ssh would read what is typed meanwhile
 trap finish EXIT
 trap interrupted INT TERM HUP
 if ((dry_run)); then

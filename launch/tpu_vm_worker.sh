@@ -32,7 +32,7 @@ install_package() {
     apt update
     apt install python3.11 python3.11-venv
   fi
-  # An environment that was cut off while it was made has no pip.
+  # An environment whose creation was cut off has no pip.
   if ! "$base/venv/bin/python" -m pip --version >/dev/null 2>&1; then
     rm -rf "$base/venv"
     python3.11 -m venv "$base/venv"
@@ -75,7 +75,7 @@ start() {
   flock --nonblock 9 || fail "run $(cat "$run/name") is still going on"
   rm -f "$run/exit_code" "$run/log"
   echo "$1" >"$run/name"
-  # Its own session and no file of this one's: it outlives the connection.
+  # Its own session and none of this one's files: it outlives the connection.
   setsid bash "${BASH_SOURCE[0]}" supervise "$@" >"$run/log" 2>&1 </dev/null &
   echo $! >"$run/pid"
 }
@@ -84,10 +84,10 @@ start() {
 supervise() {
   local name=$1 status=0 line
   shift
-  # A warm start, half of one too, outlives the VM, and all hosts see it.
+  # A warm start, even half of one, outlives the VM, and all hosts see it.
   local models=("--config.model.make.cache_dir=$base/bucket/runs/$name/models")
   if [[ " $*" == *" ${models[0]%%=*}="* ]]; then models=(); fi
-  trap : TERM # the program gets it too; this process stays to write down how it ended
+  trap : TERM # the program gets it too; this process stays to record how it ended
   cd "$base/source"
   if [[ -d $base/bucket/data ]]; then
     export GENENV_DATA=$base/bucket/data

@@ -4,13 +4,13 @@
     python -m bench.agreement travelplanner --official=/clones --share=0.1
     python -m bench.agreement bfcl --keep         # writes the official verdicts that the tests compare with
 
-Answers are made by seeded generators (`bench.bad_answers`), by kinds with names.  Compared is what an
-evaluation reports (`Score.success` of a held-out task, or what else the official code computes), not the
-reward of training.  It prints a table of the kinds, every class of disagreement with an example of each kind,
-and verdicts a CPU second of both sides.
+Seeded generators (`bench.bad_answers`) make answers of named kinds.  The comparison covers what an evaluation
+reports (`Score.success` of a held-out task, or what else the official code computes), not the training
+reward.  It prints a table of the kinds, every class of disagreement with an example of each kind, and both
+sides' verdicts per CPU second.
 
-What is needed beside the benchmarks' data (GENENV_DATA), one benchmark a process, since the official codes
-bring modules of the same names:
+Each process takes one benchmark, since the official codes have modules of the same names.  Requirements
+besides the benchmarks' data (GENENV_DATA):
 
     bfcl, conversations,  bfcl-eval==2026.3.23 without its dependencies, tenacity, filelock, and the extra
     handlers              `bfcl` of this package

@@ -14,7 +14,7 @@ from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
-    """Games of valid_unseen, each with an expert's way and one change of it."""
+    """Games of valid_unseen, each with an expert's commands and one change to them."""
     for game in tasks.load(tasks.find_directory(data_dir), "valid_unseen"):
         rng = random.Random(f"agreement {seed} {game.id}")
         if rng.random() >= share:

@@ -1,14 +1,14 @@
 """Plays ALFWorld's official expert in its own environment and keeps what it did and how it ended.
 
-Not needed by the tests, which read `verdicts/alfworld_walkthroughs.json`.  To make that file anew (about
-ten seconds a game; a second run goes on where the first one ended):
+The tests read only `verdicts/alfworld_walkthroughs.json`.  To make that file again (about ten seconds per
+game; a second run continues where the first one ended):
 
     pip install alfworld==0.4.2 textworld==1.7.0
     GENENV_DATA=... python -m bench.agreement.alfworld_walkthroughs
 
 The expert is `HandCodedTWAgent`, which speaks only the newer grammar: each game of valid_unseen gets the
 domain and the texts of the package, with its own task sentence, and the wrappers that
-`AlfredTWEnv.init_env` uses.  Solvability is decided officially with 150 steps, and so many are recorded.
+`AlfredTWEnv.init_env` uses.  Officially, 150 steps decide solvability, so up to 150 are recorded.
 The file holds ids, commands and verdicts, and no other text of the games.
 """
 

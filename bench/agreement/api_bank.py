@@ -2,11 +2,11 @@
 
 The sentence-embedding model, the translation service, the search index and the HTTP client that the official
 modules import are replaced by empty stand-ins; what needs a network fails, as it does without one.  The
-level-3 script keeps one database for all predictions; here each has a fresh one, or verdicts would depend on
+level-3 script keeps one database for all predictions; here each has a fresh one, so verdicts do not depend on
 their order.
 
-The official execution rejects 82 of its own gold calls.  For answers to these, but the gold call itself, the
-check is made without execution, the gold call's output in place of the executed one.
+The official execution rejects 82 of its own gold calls.  For answers to these, except the gold call itself,
+the check takes the gold call's output in place of the executed one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from genenv_jax.benchmarks.base import Task
 
 SPLITS = ("level-1-api", "level-2-api", "level-3-batch-inf")
 GOLD = "gold"
-_CPU_SECONDS = 1.0  # of an official verdict; its calculator does not end on some formulas
+_CPU_SECONDS = 1.0  # of an official verdict; its calculator hangs on some formulas
 
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
@@ -50,7 +50,7 @@ def _is_executed(case: Case) -> bool:
 
 
 def ours(data_dir: pathlib.Path | None) -> Judge:
-    """What `accuracy_executed` counts; of the 82 whether the call is right."""
+    """What `accuracy_executed` counts; for the 82, whether the call is right."""
     benchmark = APIBank(data_dir=data_dir, eval_splits=SPLITS)
 
     def judge(case: Case) -> Verdict:
@@ -62,7 +62,7 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 
 class _Hangs(BaseException):
-    """The official code does not end; no `except Exception` of its own takes this for an error."""
+    """The official code hangs; its own `except Exception` does not catch this."""
 
 
 def _stop(*_: object) -> None:
@@ -70,7 +70,7 @@ def _stop(*_: object) -> None:
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
-    """The executed verdict, or of the 82 the check."""
+    """The executed verdict, or, for the 82, the check."""
     data = tasks.find_directory(data_dir).resolve()
     run = Official(clones / "DAMO-ConvAI" / "api-bank", data)
     signal.signal(signal.SIGVTALRM, _stop)

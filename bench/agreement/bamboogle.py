@@ -1,6 +1,6 @@
 """Bamboogle: exact match (Search-R1), and F1 and sub-EM (FlashRAG), of the last <answer>.
 
-Search-R1 refuses what has no such tags (kinds that end in "no tags"); FlashRAG reads whole predictions.
+Search-R1 rejects answers without such tags (kinds that end in "no tags"); FlashRAG reads whole predictions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
 
 
 def ours(data_dir: pathlib.Path | None) -> Judge:
-    """Exact match, and (F1, sub-EM) to twelve digits of what was extracted."""
+    """Exact match, and (F1, sub-EM) of the extracted answer to twelve digits."""
     benchmark = Bamboogle(data_dir=data_dir, seed_fraction=0.0)
 
     def judge(case: Case) -> Verdict:
@@ -47,10 +47,10 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
-    """Likewise, officially."""
+    """The official verdicts."""
     sys.path.insert(0, str(clones / "Search-R1" / "verl" / "utils" / "reward_score"))
     search = importlib.import_module("qa_em")
-    for name in ("flashrag", "flashrag.evaluator"):  # whose own files import models and indices
+    for name in ("flashrag", "flashrag.evaluator"):  # their own files import models and indices
         module = sys.modules[name] = types.ModuleType(name)
         module.__path__ = [str(clones / "FlashRAG" / name.replace(".", "/"))]
     metrics = importlib.import_module("flashrag.evaluator.metrics")
@@ -59,7 +59,7 @@ def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
 
     def judge(case: Case) -> Verdict:
         golds = list(case.task.answer["answers"])
-        # Its prompts hold a pair of tags, and so must a text that it finds an answer in hold a second one.
+        # Its prompts contain a pair of tags, so it finds an answer only in a second pair.
         found = search.extract_solution(f"<answer>x</answer>{case.text}")
         found = case.text if found is None else found
         accepted = bool(search.em_check(found, golds))

@@ -48,7 +48,7 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 
 def judge_of(benchmark: BFCL) -> Judge:
-    """What judges as this benchmark scores."""
+    """A judge that scores as this benchmark."""
 
     def judge(case: Case) -> Verdict:
         score = benchmark.score(case.task, case.text)
@@ -58,7 +58,7 @@ def judge_of(benchmark: BFCL) -> Judge:
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
-    """Those of the installed package bfcl-eval."""
+    """The verdicts of the installed bfcl-eval."""
     install_stub()
     from bfcl_eval.constants.enums import ReturnFormat
     from bfcl_eval.model_handler.utils import default_decode_ast_prompting
@@ -82,7 +82,7 @@ def official_judge(decode: Callable[[Case], Any]) -> Judge:
         task, answer = case.task, case.task.answer
         try:
             calls = decode(case)
-        except Exception:  # whatever it raises counts as a failure to decode, there as here
+        except Exception:  # any exception counts as a failure to decode, as officially
             calls = None
         if answer["kind"] in categories.NO_CALL:
             found = not is_empty_output(calls)
@@ -102,7 +102,7 @@ def official_judge(decode: Callable[[Case], Any]) -> Judge:
 
 
 def install_stub() -> None:
-    """Puts a stand-in for the table of model handlers, whose import needs every vendor's client."""
+    """Replaces the table of model handlers, whose import needs every vendor's client."""
     os.environ.setdefault("BFCL_PROJECT_ROOT", tempfile.mkdtemp())
 
     class AnyModel(dict):

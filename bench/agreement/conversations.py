@@ -17,7 +17,7 @@ from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
 from genenv_jax.benchmarks.bfcl.turns import reason_word
 
 _PER_TASK = 6
-_UNPLAYED = ("answers reversed", "a turn more")  # no episode goes on like this
+_UNPLAYED = ("answers reversed", "a turn more")  # no episode continues like this
 
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
@@ -47,10 +47,10 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 
 def played(benchmark: BFCL, task: Task, play: Play) -> bool:
-    """Whether an episode that is given the answers of a play succeeds.
+    """Whether an episode succeeds with the answers of a play.
 
-    A change may have made an answer undecodable; it would end the turn, where the official evaluator, which
-    sees only what was written in the end, passes over it.  So it is not given.
+    An answer that a change made undecodable is not given: it would end the turn, whereas the official
+    evaluator, which sees only the final record, skips it.
     """
     episode = benchmark.episode(task)
     for turn in play:
@@ -64,7 +64,7 @@ def played(benchmark: BFCL, task: Task, play: Play) -> bool:
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
-    """Those of the installed package bfcl-eval, on plays."""
+    """The verdicts of the installed bfcl-eval on plays."""
     judged = official_judge()
 
     def judge(case: Case) -> Verdict:
@@ -84,7 +84,7 @@ def official_judge() -> Callable[[Task, Play], str]:
     def decoded(text: str) -> list[str]:
         try:
             return default_decode_execute_prompting(text, False)
-        except Exception:  # an answer that does not decode is passed over, there as here
+        except Exception:  # an answer that does not decode is skipped, as officially
             return []
 
     def judge(task: Task, play: Play) -> str:
@@ -102,7 +102,7 @@ def official_judge() -> Callable[[Task, Play], str]:
             verdict = multi_turn_checker(steps, calls, entry, task.category, "model")
         except Exception:
             return CRASH
-        finally:  # its objects are variables of the module, which the next play would take over
+        finally:  # its objects are module variables, which the next play would inherit
             made = vars(multi_turn_utils)
             for name in [name for name in made if name.endswith("_instance")]:
                 del made[name]

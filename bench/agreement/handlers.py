@@ -117,7 +117,7 @@ def _added(calls: Calls, rng: random.Random) -> Calls:
     return calls
 
 
-# Changes of the calls, before they are written.
+# Changes to the calls, before they are written.
 _CALLS: dict[str, Callable[[Calls, random.Random], Calls]] = {
     "right": lambda calls, rng: calls,
     "another name": _renamed,
@@ -145,7 +145,7 @@ def _broken(text: str, rng: random.Random) -> str:
     return text[:i] + text[i + 1 :]
 
 
-# Changes of the text.
+# Changes to the text.
 _TEXTS: dict[str, Callable[[str, random.Random], str]] = {
     "words before": lambda text, rng: f"I will call it.\n{text}",
     "words after": lambda text, rng: f"{text}\nThat is all.",
@@ -177,7 +177,7 @@ _OTHER = "another family's format"
 
 
 def _wanted(task: Task) -> Calls:
-    """The right calls; some call where any counts."""
+    """The right calls; some call if any counts."""
     text, language = agent_answer(task), task.answer["language"]
     if task.answer["kind"] == "irrelevance":
         text = "[search(query='x')]" if not task.tools else f"[{task.tools[0]['name']}(x='1')]"
@@ -218,7 +218,7 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
 
 
 def ours(data_dir: pathlib.Path | None) -> Judge:
-    """Our verdicts where the template shows the tools."""
+    """Our verdicts when the template shows the tools."""
     benchmark = BFCL(data_dir=data_dir)
     benchmark.use_template("<tool_call>")
 
@@ -226,7 +226,7 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
-    """Those of the handlers and the checker of the installed package bfcl-eval."""
+    """The verdicts of the installed bfcl-eval's handlers and checker."""
     bfcl.install_stub()
     _install_stubs()
     from bfcl_eval.constants.enums import ReturnFormat
@@ -253,7 +253,7 @@ def _handler(module: str, name: str) -> Any:
 
 
 def _install_stubs() -> None:
-    """Puts stand-ins for packages of which the handlers' modules need only decorators and base classes."""
+    """Replaces packages from which the handlers' modules need only decorators and base classes."""
 
     def unchanged(function: Any) -> Any:
         return function

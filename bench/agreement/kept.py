@@ -1,4 +1,4 @@
-"""Official verdicts that are kept, so that tests need no official code: no text of a benchmark is in them."""
+"""Official verdicts, kept so that tests need no official code; they contain no text of a benchmark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def path(suite: str) -> pathlib.Path:
 
 
 def digest(cases: Iterable[Case]) -> str:
-    """Says whether two lists of cases are the same."""
+    """A hash, equal for equal lists of cases."""
     found = hashlib.sha256()
     for case in cases:
         found.update(f"{case.kind}\0{case.task.id}\0{case.text}\0".encode("utf-8", "replace"))
@@ -48,7 +48,7 @@ class Kept:
     """The verdicts of a suite, to be asked for in the order of its cases.
 
     Attributes:
-      seed, share: with which the cases were made.
+      seed, share: how the cases were made.
       cases: their digest.
     """
 

@@ -36,7 +36,7 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
-    """Of the package rouge."""
+    """The package rouge's score."""
     from rouge import Rouge
 
     package = Rouge()

@@ -24,7 +24,7 @@ class Case:
       kind: how it was made.
       task: what it answers.
       text: what is scored here.
-      given: what the official code is given, where that is no text.
+      given: what the official code is given, if not text.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Verdict:
     Attributes:
       accepted: whether the answer is right.
       reason: why not.
-      value: all that is compared, where there is more than `accepted`.
+      value: all that is compared, if more than `accepted`.
     """
 
     accepted: bool
@@ -93,12 +93,12 @@ class Tally:
             self.examples.setdefault((name, case.kind), case)
 
     def total(self, *outcomes: str) -> int:
-        """Cases of these outcomes; of all where none is named."""
+        """Cases of these outcomes; of all if none is named."""
         counts = sum(self.kinds.values(), collections.Counter())
         return sum(counts[outcome] for outcome in outcomes or counts)
 
     def table(self) -> str:
-        """All counts as Markdown: kinds, then what differs with an example each."""
+        """All counts as Markdown: kinds, then differences with an example each."""
         outcomes = (BOTH, NEITHER, OFFICIAL, OURS, OTHER)
         rows = [
             [kind, counts.total(), *(counts[outcome] for outcome in outcomes)]
@@ -116,6 +116,6 @@ class Tally:
         return "\n".join(lines)
 
     def speed(self) -> str:
-        """Verdicts a CPU second of both sides."""
+        """Verdicts per CPU second of both sides."""
         rates = [self.total() / each if each else float("inf") for each in self.seconds]
         return f"verdicts a CPU second: {rates[0]:,.0f} here, {rates[1]:,.0f} officially"

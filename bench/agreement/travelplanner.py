@@ -40,7 +40,7 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
         right, other = ([dict(day) for day in t.answer["annotated_plan"]] for t in (task, next_task))
         mutator = Mutator(task, world, f"agreement {seed}")
         for kind, plan in plans(right, other, mutator, rng):
-            while plan and plan[-1] == {}:  # as reading a plan does, there as here
+            while plan and plan[-1] == {}:  # as both sides' readers do
                 plan = plan[:-1]
             text = repr(plan) if rng.random() < 0.5 else json.dumps(plan)
             yield Case(kind, task, text, plan)
@@ -59,7 +59,7 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
-    """Likewise, by the functions of the official evaluator."""
+    """Likewise, from the official evaluator's functions."""
     directory = tasks.find_directory(data_dir)
     database = tasks.read_world(directory).database
     prepare(clones / "TravelPlanner", directory.resolve(), database)
@@ -166,7 +166,7 @@ def official_letters(commonsense: Any, hard: Any, query: dict[str, Any], plan: l
 
 
 def our_letters(score: Score) -> str:
-    """Our verdicts as the official ones are kept."""
+    """Our verdicts in the official ones' form."""
     if not score.detail["delivered"]:
         return UNDELIVERED
     letters = ""

@@ -1,4 +1,4 @@
-"""Answers that are wrong, nearly right or hostile: one module a benchmark, and what all share (`common`).
+"""Answers that are wrong, nearly right or hostile: one module per benchmark, and what all share (`common`).
 
 The red team bounds what they earn, the fuzzer starts from them, and `bench.agreement` compares verdicts on
 them.  `bad_answers` makes some for any task; the modules have the kinds one by one.
@@ -17,12 +17,12 @@ _MODULES = ("alfworld", "api_bank", "bamboogle", "bfcl", "travelplanner")
 
 
 def bad_answers(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
-    """(kind, text): answers to a task that are right in part at most, and the right one written otherwise.
+    """(kind, text): answers to a task that are at most partly right, and the right one written differently.
 
     Args:
       benchmark: the task's.
       task: of either split.
-      rng: decides what they are, where a kind leaves something open.
+      rng: decides whatever a kind leaves open.
     """
     for kind, make in common.ANSWERS.items():
         yield kind, make(benchmark, task)

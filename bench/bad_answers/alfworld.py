@@ -1,4 +1,4 @@
-"""Ways through a game of ALFWorld, an expert's with one change."""
+"""Ways through a game of ALFWorld: an expert's, with one change."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CHANGES: Mapping[str, Callable[[Way, World, random.Random], Way]] = {
 
 
 def of_task(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
-    """See `bad_answers`; of games that say how they are won."""
+    """See `bad_answers`; for games that say how they are won."""
     for kind, change in CHANGES.items():
         if "plan" in task.answer and change is not _random:
             way = change(list(task.answer["plan"]), None, rng)

@@ -1,4 +1,4 @@
-"""API-Bank's calls written otherwise, changed in one place or left out, and replies to users changed."""
+"""API-Bank's calls written differently, changed in one place or left out, and changed replies to users."""
 
 from __future__ import annotations
 

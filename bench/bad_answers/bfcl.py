@@ -1,4 +1,4 @@
-"""Answers to BFCL's tasks in Python's form: of seeded kinds, and of kinds that are the same every time."""
+"""Answers to BFCL's tasks in Python's form: of seeded kinds, and of fixed kinds."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _reference(task: Task) -> Calls:
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call; arguments whose names begin with "*" come by position."""
+    """A call; arguments whose names begin with "*" are positional."""
     parts = [repr(v) if k.startswith("*") else f"{k}={v!r}" for k, v in arguments.items()]
     return f"{name}({', '.join(parts)})"
 
@@ -157,7 +157,7 @@ def _unknown(calls: Calls, task: Task, rng: random.Random) -> str | None:
 
 
 def _optional(calls: Calls, task: Task, rng: random.Random, default: bool = False) -> str | None:
-    """A declared argument more: at its default, or at another value."""
+    """One more declared argument, at its default or another value."""
     found = []
     for name, arguments in calls:
         for tool in task.tools:
@@ -245,7 +245,7 @@ def _count(calls: Calls, task: Task, rng: random.Random) -> str:
 
 
 def _swapped(calls: Calls, task: Task, rng: random.Random) -> str | None:
-    """Values of two arguments change places."""
+    """The values of two arguments swapped."""
     places = [(a, k) for _, a in calls for k in a]
     if len(places) < 2:
         return None
@@ -260,7 +260,7 @@ def _cut(calls: Calls, task: Task, rng: random.Random) -> str:
 
 
 def _typo(calls: Calls, task: Task, rng: random.Random) -> str:
-    """One character of the text removed, inserted, doubled or exchanged with the next."""
+    """One character of the text removed, inserted, doubled or swapped with the next."""
     text = _written(calls)
     at = rng.randrange(len(text))
     before, here, after = text[:at], text[at], text[at + 1 :]
@@ -419,7 +419,7 @@ OF_REFERENCE: Mapping[str, Callable[[Calls], Calls]] = {
 
 
 def _changed(change: Callable[[Calls], Calls]) -> Callable[[Benchmark, Task], str | None]:
-    """The right answer with a change, where that makes a difference."""
+    """The right answer with a change, if that makes a difference."""
 
     def make(benchmark: Benchmark, task: Task) -> str | None:
         calls = parsed_reference(benchmark, task)

@@ -1,7 +1,7 @@
 """Right, nearly right and wrong plays of whole BFCL conversations, made by seeded changes.
 
-A play is what an agent could have written: for each turn its answers, of which all but the last hold calls,
-and the last of which holds none.
+A play is what an agent could have written: the answers of each turn.  All but a turn's last contain calls;
+the last contains none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORMS = (
 
 
 def plays(task: Task, rng: random.Random, count: int) -> Iterator[tuple[str, Play]]:
-    """(kind, play): the reference, and `count` - 1 others, each of a kind of its own."""
+    """(kind, play): the reference, and `count` - 1 others, each of a different kind."""
     made = backends.Backends(task.answer["scenario"])
     reference = reference_turns(task, made.parameter_order())
     yield "reference", write_play(reference, rng, plain=True)
@@ -93,7 +93,7 @@ def _text(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def write_play(turns: list[Calls], rng: random.Random, plain: bool = False) -> Play:
-    """Calls written out, all of a turn in one answer or in several; `plain` as the reference's are."""
+    """Calls written out, a turn's in one answer or in several; `plain`: as the reference's are."""
     play = []
     for calls in turns:
         texts = [_text(name, arguments) for name, arguments in calls]
@@ -188,7 +188,7 @@ def _name(turns: list[Calls], tools: list, rng: random.Random) -> None:
 
 
 def _wrong_start(turns: list[Calls], tools: list, rng: random.Random) -> None:
-    """A wrong call before the right one, as of an agent that tries again."""
+    """A wrong call before the right one, as if an agent tried again."""
     if place := _some(turns, rng):
         name, arguments = turns[place[0]][place[1]]
         wrong = {key: _other(value, rng) for key, value in arguments.items()}

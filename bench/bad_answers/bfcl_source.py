@@ -1,4 +1,4 @@
-"""Answers to BFCL's tasks in Java and JavaScript, and to those that want no call, by kinds."""
+"""Answers to BFCL's tasks in Java and JavaScript, and to those that want no call, by kind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FORMS = {
             "[CALL]\x00",
     ),
 }  # fmt: skip
-# Texts where no call is asked for; NAME is a function of the task, KEY one of its parameters.
+# Texts for tasks that want no call; NAME is a function of the task, KEY one of its parameters.
 NO_CALL = {
     "empty list": ("[]", " [] ", "```\n[]\n```", "```python\n[]\n```", "[ ]", "[\n]", "()", "`[]`", "[],",
         "[];", "'[]'"),
@@ -160,7 +160,7 @@ def _parts(task: Task) -> tuple[str, dict[str, str]]:
     parts = {}
     for key, each in options.items():
         written = render_calls([{name: {key: each}}], task.tools, task.answer["language"])[1:-2]
-        if "=" in written:  # one that may be left out is
+        if "=" in written:  # one may be left out
             name, _, value = written.partition(f"({key}=")
             parts[key] = value
     return name, parts

@@ -1,6 +1,6 @@
-"""What generators of all benchmarks share: hostile texts, and changes that leave what a text says.
+"""What the generators of all benchmarks share: hostile texts, and changes that keep a text's meaning.
 
-A held-out request is told again (`RESTATEMENTS`), an answer dressed up (`WRAPPINGS`).
+`RESTATEMENTS` reword a held-out request, `WRAPPINGS` dress up an answer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _prompt(benchmark: Benchmark, task: Task, role: str | None = None) -> str:
     return "\n".join(m["content"] for m in messages if role in (None, m["role"]))
 
 
-# Answers that take the texts of a task, and nothing of a benchmark's form.
+# Answers from a task's texts alone, in no benchmark's form.
 ANSWERS: dict[str, Callable[[Benchmark, Task], str]] = {
     "nothing": lambda benchmark, task: "",
     "white space": lambda benchmark, task: " \n\t\n ",

@@ -26,7 +26,7 @@ _UNUSED = "You don't need to fill in the information for this or later days."
 
 
 class Mutator:
-    """Changes of one plan; every public method changes the plan that it is given, in place."""
+    """Changes to one plan; every public method changes the given plan in place."""
 
     def __init__(self, task: Task, world: World, seed: str = "mutations of"):
         self.query = Query.from_json(task.answer["query"])
@@ -285,7 +285,7 @@ class Mutator:
         self._day(plan)["note"] = self.rng.choice(["-", "nice", 3, ["a"], None])
 
 
-# Rarely does another room break a rule that is asked for.
+# Another room rarely breaks a rule that is asked for.
 _OFTEN = {Mutator.other_accommodation: 6, Mutator.other_restaurants: 3}
 KINDS = [k for name, k in vars(Mutator).items() if callable(k) and not name.startswith("_")]
 
@@ -320,7 +320,7 @@ def _exchange_slots(plan: Plan, other: Plan, rng: random.Random) -> None:
 
 
 def _change_characters(plan: Plan, other: Plan, rng: random.Random) -> None:
-    """One text is cut, doubled, turned into capitals, or has a character more or less."""
+    """One text is cut, doubled, turned into capitals, or gains or loses a character."""
     day = rng.choice([day for day in plan if day] or [{}])
     slots = [slot for slot, text in day.items() if isinstance(text, str) and text not in ("", "-")]
     if slots:
@@ -365,9 +365,9 @@ _DOUBLES = 4
 
 
 def plans(annotated: Plan, other: Plan, mutator: Mutator, rng: random.Random) -> Iterator[tuple[str, Plan]]:
-    """(kind, plan): the right one, the planner's, another query's, none, and changes of the first two.
+    """(kind, plan): the right one, the planner's, another query's, none, and changes to the first two.
 
-    Each kind of `KINDS` comes once, each of `CHANGES` several times, and two of `KINDS` at once some times.
+    Each kind of `KINDS` comes once, each of `CHANGES` several times, and some pairs of `KINDS` together.
     """
     found = find_plan(mutator.query, mutator.reference, mutator.world.database) or []
     yield "annotated", annotated
@@ -402,7 +402,7 @@ def _is_given(text: Any) -> bool:
 
 
 def teleports(plan: Plan, world: World) -> Plan:
-    """Every leg by a vehicle that there is not, and that therefore costs nothing."""
+    """Every leg by a vehicle that does not exist and therefore costs nothing."""
     for day in plan:
         if _is_given(day["transportation"]):
             day["transportation"] = f"Teleport, {day['current_city']}"
@@ -410,7 +410,7 @@ def teleports(plan: Plan, world: World) -> Plan:
 
 
 def unmarked_sights(plan: Plan, world: World) -> Plan:
-    """Sights that are nowhere, without the semicolon at which the official rules begin to look."""
+    """Nonexistent sights, without the semicolon that makes the official rules look."""
     for number, day in enumerate(plan):
         if _is_given(day["attraction"]):
             day["attraction"] = f"Castle {number} of Nobody, {day['current_city']}"
@@ -418,7 +418,7 @@ def unmarked_sights(plan: Plan, world: World) -> Plan:
 
 
 def _letters(rows: list[Any], price: str) -> list[str]:
-    """Letters of names, those first that stand for the cheapest row."""
+    """Letters of names, first those that stand for the cheapest row."""
     first: dict[str, float] = {}
     for letter in string.ascii_letters:
         row = next((row for row in rows if letter in row.name), None)
@@ -446,7 +446,7 @@ def cut_names(plan: Plan, world: World) -> Plan:
 
 
 def template(task: Task, world: World) -> Plan:
-    """One text for all queries, which asks nothing of the information but the names of the cities."""
+    """One text for all queries, which needs only the names of the cities from the information."""
     query = Query.from_json(task.answer["query"])
     cities = [city.name for city in world.references[task.id].cities]
     stops = [query.org, *cities, query.org]
@@ -468,7 +468,7 @@ def template(task: Task, world: World) -> Plan:
     return plan
 
 
-# What each changes in a plan that is right.
+# What each changes in a right plan.
 INVENTIONS: dict[str, Callable[[Plan, World], Plan]] = {
     function.__name__: function for function in (teleports, unmarked_sights, cut_names)
 }

@@ -1,4 +1,4 @@
-"""Changes of one value of a call: another value, another type, or the same value written otherwise."""
+"""Changes of one value of a call: another value, another type, or the same value written differently."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def unicode(value: str, rng: random.Random) -> str:
 
 
 def other_text(value: str, rng: random.Random) -> str:
-    """The text with a word or a letter more or less, or another text."""
+    """The text with a word or letter added or removed, or another text."""
     words = value.split(" ")
     at = rng.randrange(len(words))
     letter = rng.randint(0, len(value))
@@ -150,7 +150,7 @@ def changed(value: Any, rng: random.Random) -> Any:
 
 
 def arithmetic(value: Any, rng: random.Random) -> Source:
-    """The same number, to be worked out."""
+    """The same number, as an expression."""
     v = repr(value)
     forms = (f"{v} + 0", f"{v} * 1", f"{v} - 0", f"0 + {v} + 0", f"{v} ** 1", f"2 * {v} - {v}", f"{v} // 1",
              f"{v} / 1", f"({v}) + (-0)", f"{v} % 10 ** 9", f"{v} << 0", f"{v} | 0",
@@ -170,7 +170,7 @@ def beyond(value: Any, rng: random.Random) -> Source:
 
 
 def number_form(value: Any, rng: random.Random) -> Source:
-    """The same number, written otherwise, or put into an expression."""
+    """The same number, written differently, or put into an expression."""
     v = repr(value)
     forms = [f"+{v}", f"({v})", f"-(-{v})", f"~(~{v})", f"{v} if True else 0", f"float({v})", f"int('{v}')",
              f"{v} and {v}", f"--{v}", f"not {v}", f"[{v}][0]", f"~{v}", f"{v}.real", f"0{v}",
@@ -189,7 +189,7 @@ def number_form(value: Any, rng: random.Random) -> Source:
 
 
 def text_form(value: str, rng: random.Random) -> Source:
-    """The text written otherwise, or put into an expression."""
+    """The text written differently, or put into an expression."""
     v, half = repr(value), len(value) // 2
     first, second = repr(value[:half]), repr(value[half:])
     forms = (
@@ -204,7 +204,7 @@ def text_form(value: str, rng: random.Random) -> Source:
 
 
 def list_form(value: list, rng: random.Random) -> Source:
-    """The list written otherwise, or put into an expression."""
+    """The list written differently, or put into an expression."""
     v, half = repr(value), len(value) // 2
     inside = v[1:-1]
     forms = (f"{value[:half]!r} + {value[half:]!r}", f"{v} * 1", f"({inside})", f"{{{inside}}}", f"[*{v}]",
@@ -217,7 +217,7 @@ def list_form(value: list, rng: random.Random) -> Source:
 
 
 def dict_form(value: dict, rng: random.Random) -> Source:
-    """The mapping written otherwise, or put into an expression."""
+    """The mapping written differently, or put into an expression."""
     v = repr(value)
     pairs = ", ".join(f"{k}={each!r}" for k, each in value.items())
     forms = (f"dict({pairs})", f"{{**{v}}}", f"{v} | {{}}", json.dumps(value), f"dict({v})", f"({v})",
@@ -228,7 +228,7 @@ def dict_form(value: dict, rng: random.Random) -> Source:
 
 
 def bool_form(value: bool, rng: random.Random) -> Source:
-    """The truth value written otherwise, or put into an expression."""
+    """The truth value written differently, or put into an expression."""
     forms = (f"not {not value}", str(value).lower(), str(value).upper(), f"bool({int(value)})",
         f"1 == {int(value)}",
              f"{value} and True", f"{value} * 1", f"{value} | False", f"({value})",

@@ -1,12 +1,12 @@
-"""Fuzzing: generated texts through every way in that a text of a model has.
+"""Fuzzing: generated texts through every entry point of a model's texts.
 
     python -m bench.fuzz --minutes=10                    # or: make fuzz MINUTES=10
     python -m bench.fuzz --texts=200 --names='bfcl'      # exactly so many texts for each target of that name
 
-Texts are made by grammars and by changes to right ones (`texts`), those of the benchmarks' own tasks: from
-$GENENV_DATA where the files are there, else from those in --small.  Text number i of a target depends on
---seed and i alone.  Each has two seconds of CPU time.  Whatever is raised, takes longer, ends the process
-or is not what its type promises (`promises`) is a find: made smaller it is written to --out, and the exit
+Texts are made by grammars and by changes to right texts (`texts`) of the benchmarks' own tasks, from
+$GENENV_DATA if the files are there, else from --small.  Text number i of a target depends on --seed and i
+alone.  Each has two seconds of CPU time.  A find is an exception, a longer run, the end of the process or an
+outcome that is not what its type promises (`promises`).  Finds are shrunk and written to --out, and the exit
 code is 1.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzzes and prints; 1 where there were finds."""
+    """Fuzzes and prints; 1 if there were finds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="of CPU time")
     parser.add_argument("--texts", type=int, default=1 << 60, help="inputs a target, at most")

@@ -1,4 +1,4 @@
-"""Runs one input, bounded in CPU time: it is well, it crashes or it hangs.  Makes finds smaller."""
+"""Runs one input within bounded CPU time: it passes, crashes or hangs.  Shrinks finds."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / "genenv_jax"
-_HARD = 5.0  # times the limit after which the process is ended: native code hears no signal
+_HARD = 5.0  # times the limit, after which the process is ended: native code heeds no signal
 CRASH, HANG = "crash", "hang"
 
 
 class _TooLongError(BaseException):
-    """The limit is over; no `except Exception` of the code under test takes it."""
+    """The limit is over; `except Exception` in the code under test does not catch it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Verdict:
     Attributes:
       outcome: a word that is counted: "accepted", "rejected: REASON", ...; CRASH or HANG for a find.
       seconds: CPU time.
-      where: of a find, the exception's type and the last line of the package that it came through.
-      detail: of a find, the end of the traceback.
+      where: for a find, the exception's type and the last line of the package that it came through.
+      detail: for a find, the end of the traceback.
     """
 
     outcome: str
@@ -86,7 +86,7 @@ def shrink(texts: Sequence[str], fails: Callable[[Sequence[str]], bool], seconds
     """Shorter texts that still fail, found by leaving out ever smaller parts.
 
     Args:
-      texts: those of one input.
+      texts: of one input.
       fails: whether an input is the same find.
       seconds: CPU time that may be spent.
     """

@@ -63,7 +63,7 @@ def all_targets(
     small: pathlib.Path | None = None,
     only_small: bool = False,
 ) -> list[Target]:
-    """Every target whose name holds one of some words.
+    """Every target whose name contains a given word.
 
     Args:
       directory: for what targets write.
@@ -78,7 +78,7 @@ def all_targets(
 
 
 def save(out: pathlib.Path, target: Target, subject: int, written: Sequence[str], verdict) -> None:
-    """Writes a find, made smaller, unless there is one of the same place."""
+    """Shrinks and writes a find, unless there is one from the same place."""
     mark = f"{target.name} {verdict.outcome} {verdict.where}"
     name = "".join(c if c.isalnum() else "_" for c in target.name)
     path = out / f"{name}-{zlib.crc32(mark.encode()):08x}.json"
@@ -109,7 +109,7 @@ def run(target: Target, subject: int, written: Sequence[str], limit: float) -> g
 
 
 def _work(options: argparse.Namespace, places, results) -> None:
-    """The process that runs the texts: targets in turn, until time or texts are over.
+    """The process that runs the texts: targets in turn, until time or texts run out.
 
     places: shared; the next input of each target, and last the target that is being run, or -1.
     """
@@ -137,7 +137,7 @@ def _work(options: argparse.Namespace, places, results) -> None:
 
 
 def _died(options: argparse.Namespace, places, outcome: str) -> tuple[str, Tally]:
-    """Keeps the input that has ended a process, which is not run again; its target's name and its count."""
+    """Saves the input that ended a process, which is not run again; returns its target's name and tally."""
     with tempfile.TemporaryDirectory(prefix="fuzz") as directory:
         targets = all_targets(pathlib.Path(directory), options.names, options.small)
         target, tally = targets[places[-1]], Tally()
@@ -150,7 +150,7 @@ def _died(options: argparse.Namespace, places, outcome: str) -> tuple[str, Tally
 
 
 def fuzz(options: argparse.Namespace) -> dict[str, Tally]:
-    """Runs a process; where it dies that is a find, and another one goes on.  Ctrl-C ends it."""
+    """Runs a process; if it dies, that is a find, and another one continues.  Ctrl-C ends it."""
     context = multiprocessing.get_context("spawn")
     tallies: dict[str, Tally] = {}
     places = context.RawArray("q", 256)

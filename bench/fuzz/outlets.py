@@ -92,7 +92,7 @@ def _records(work: pathlib.Path) -> _Run:
 
 
 def _harmless(make: Callable[[str], str], text: str) -> str:
-    """Nothing that a text says becomes part of the structure of the page that `make` makes of it."""
+    """Nothing that a text says becomes part of the structure of the page that `make` makes from it."""
     page, plain = make(text), make(re.sub(r"[^\n]", "x", text))
     count = lambda text: len(re.findall(r"<[a-z!/]", text, re.IGNORECASE))  # noqa: E731
     promise(count(page) == count(plain), "other tags than those of a plain text")
@@ -112,7 +112,7 @@ def _generation(text: str) -> Mapping[str, Any]:
 
 
 def _beside(text: str) -> dict[str, str]:
-    # What is JSON is laid out by lines, and many lines are folded: that changes tags, so this is none.
+    # JSON is laid out in lines, and many lines are folded: that changes tags, so this is not JSON.
     return {"request": text, "reference": f"r{text}"}
 
 

@@ -1,4 +1,4 @@
-"""What every outcome must look like; what does not is a find like an exception."""
+"""What every outcome must look like; any other is a find, like an exception."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.scoring import requests
 
 _REASON = re.compile(r"[a-z][a-z0-9_]{0,59}")
-_MASKED = "malformed_task_"  # an exception that a text led to, in the place of a verdict
+_MASKED = "malformed_task_"  # an exception that a text caused, in place of a verdict
 
 
 class BrokenPromiseError(AssertionError):
@@ -54,7 +54,7 @@ def check_messages(messages: Any) -> None:
 
 
 def check_task(benchmark: Benchmark, task: Task) -> None:
-    """Checks a parsed task: it can be kept, compared, shown and answered, also if `verify` refuses it."""
+    """Checks a parsed task: it can be kept, compared, shown and answered, even if `verify` rejects it."""
     _check_packed(task)
     promise(isinstance(benchmark.canonical(task), str), "canonical is no text")
     promise(isinstance(benchmark.text(task), str), "text is no text")

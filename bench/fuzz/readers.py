@@ -53,7 +53,7 @@ _CALLS = (
 
 
 def _family(_: None, texts: Sequence[str]) -> str:
-    """Calls in the format of any family; those that are written are read as they are."""
+    """Calls in the format of any family; written calls are read back unchanged."""
     said = after_thoughts(texts[0])
     if isinstance(said, Rejection):
         return check_rejection(said)
@@ -64,7 +64,7 @@ def _family(_: None, texts: Sequence[str]) -> str:
     promise(len(found) <= calls.MAX_CALLS, "too many calls")
     try:
         plain = json.loads(json.dumps(found, allow_nan=False))
-    except (TypeError, ValueError):  # Python has values that JSON has not
+    except (TypeError, ValueError):  # Python has values that JSON lacks
         return "read"
     again = parse_calls(written)
     promise(written == said or again == found or isinstance(again, Rejection), written)

@@ -30,7 +30,7 @@ _BFCL = (
 )
 _WAYS = ("answer", "episode", "generation")
 _WRONG = 4  # bad answers to a task among its examples
-_TASKS = 120  # of a benchmark, that texts are made for
+_TASKS = 120  # per benchmark, that texts are made for
 _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "alfworld": {},
     "alfworld:games": {"episodes": True, "eval_protocol": "episode", "played_on": "rules"},
@@ -51,11 +51,11 @@ _CONFIGURATIONS: dict[str, dict[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """One way in.
+    """One entry point.
 
     Attributes:
       name: "benchmark answer", "benchmark generation", ...
-      subjects: what a text is about (tasks); at least one entry, None where there is nothing.
+      subjects: what a text is about (tasks); at least one entry, None if there is nothing.
       examples: texts of the expected form for a subject.
       run: (subject, texts) -> outcome; raises for a find.
       most: texts of one input; more than one for episodes.
@@ -84,9 +84,9 @@ def benchmarks(
     Those whose packages or files are missing are left out.
 
     Args:
-      wanted: words; configurations are left out of which no target's name has one.
-      small: has small files of each benchmark in a directory of its name, for those without a data set.
-      only_small: these also where the data sets are there.
+      wanted: words; a configuration is left out if no target's name has one.
+      small: has a directory of small files per benchmark, by name, for benchmarks without a data set.
+      only_small: use these even beside the data sets.
     """
     for name, options in _CONFIGURATIONS.items():
         if not any(word in f"{name} {what}" for word in wanted for what in _WAYS):
@@ -111,7 +111,7 @@ def benchmarks(
 
 
 def of_benchmark(name: str, benchmark: Benchmark) -> Iterator[Target]:
-    """The ways into a benchmark."""
+    """A benchmark's entry points."""
     seeds, held_out = list(benchmark.tasks("seed")), list(benchmark.tasks("eval"))
     if name == "alfworld":
         benchmark.open_game = RulesGame
@@ -202,7 +202,7 @@ def _generations(name: str, benchmark: Benchmark, seeds: list[Task], held_out: l
             outcome = inspect(benchmark, text, **keys, admit=PARSED)
         if isinstance(outcome, Task):
             compared = verifier.compare(outcome)
-            # What was admitted is answered; the answer is a changed reference.
+            # An admitted task is answered with a changed reference.
             rng = random.Random(text)
             answer = texts.change(rng, benchmark.agent_answer(outcome), [text])
             check_score(benchmark.score(outcome, answer))

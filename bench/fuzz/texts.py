@@ -16,11 +16,11 @@ from typing import Any
 
 from bench.bad_answers.common import HOSTILE
 
-MOST = 60_000  # characters of a text, but for the few of `_VAST`
+MOST = 60_000  # characters of a text, except a few of `_VAST`
 _VAST = 400_000
-_SCANNED = 5_000  # characters in which a place for a change is looked for
+_SCANNED = 5_000  # characters searched for a place to change
 
-# Characters that parsers, normalisations and terminals treat in ways of their own.
+# Characters that parsers, normalisations and terminals treat in their own ways.
 CHARACTERS = (
     *"\x00\x07\x08\x0b\x0c\x1b\x1c\x1d\x1e\x7f\x85\u2028\u2029\ufeff\u200b\u200d\u00ad\u202e\u2066",
     *"\ud800\udfff\ufffd\uffff\U0010ffff\U000e0041\u0301\u0300\u20dd\u0345\u3099\u115f\u3164",
@@ -62,11 +62,11 @@ def write(rng: random.Random, examples: Sequence[str]) -> str:
 
     Args:
       rng: of this text alone.
-      examples: texts of the form that is expected, whole ones.
+      examples: whole texts of the expected form.
     """
     plain = bool(examples) and rng.random() < 0.7
     text = rng.choice(examples) if plain else grammatical(rng, examples)
-    kinds = (_structure,) if plain and rng.random() < 0.3 else _CHANGES  # or what is around stays right
+    kinds = (_structure,) if plain and rng.random() < 0.3 else _CHANGES  # or the surroundings stay right
     for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3, 5))):
         text = rng.choice(kinds)(rng, text, examples)[:MOST]
     if rng.random() < 0.0005:
@@ -181,7 +181,7 @@ def source(rng: random.Random, words: Sequence[str], depth: int = 0) -> str:
 
 
 def value(rng: random.Random, words: Sequence[str], depth: int = 0) -> Any:
-    """A JSON value, with what Python's `json` writes although it is none (NaN)."""
+    """A JSON value, or what Python's `json` writes although it is not (NaN)."""
     match rng.randrange(5 if depth > 3 else 9):
         case 0:
             return rng.choice((None, True, False, 0, -1, 10**20, 1e308, float("nan"), 0.5, 2**63))
@@ -219,7 +219,7 @@ def _lines(rng: random.Random, words: Sequence[str]) -> str:
 
 
 def _refilled(rng: random.Random, examples: Sequence[str]) -> str:
-    """An example's headers, with something else behind some of them."""
+    """An example's headers, with something else after some of them."""
     if not examples:
         return ""
     text = rng.choice(examples)
@@ -369,7 +369,7 @@ def _order(rng, text, others):
 
 
 def _structure(rng, text, others):
-    """Changes a value inside the JSON or Python literal of a text; what is around stays well formed."""
+    """Changes a value inside the JSON or Python literal of a text; the rest stays well formed."""
     starts = [found.start() for found in re.finditer(r"[\[{]", text[:_SCANNED])][:8]
     rng.shuffle(starts)
     for start in starts[:3]:
@@ -385,7 +385,7 @@ def _structure(rng, text, others):
 
 
 def _read_value(text: str, start: int) -> tuple[Any, int, Callable[[Any], str]] | None:
-    """The list or mapping at `start`, the index after it, and what writes such a one."""
+    """The list or mapping at `start`, the index after it, and what writes such values."""
     with contextlib.suppress(ValueError, RecursionError):
         found, end = json.JSONDecoder().raw_decode(text, start)
         return found, end, functools.partial(json.dumps, ensure_ascii=False)

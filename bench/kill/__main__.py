@@ -5,10 +5,10 @@
     python -m bench.kill --config=tests/run_toy.py --epochs=2 --config.checkpoint.minutes=1e-9 \\
         --config.agent.batch_size=4 --config.agent.minibatch_size=4     # checkpoints after every batch
 
-A short run is made to its end.  The same run is then struck in every phase (--kills SIGKILLs over all phases;
+A short run is completed.  The same run is then struck in every phase (--kills SIGKILLs over all phases;
 --signals SIGTERMs and as many SIGINTs in each), started again after each strike, and compared byte for byte
 when it has ended: records, settings, exports, and what the checkpoints hold.  timing.jsonl and what the
-checkpoints say of it are not compared.  Other arguments are settings of the runs.
+checkpoints record of it are not compared.  Other arguments are settings of the runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Strikes and prints; the exit code is 1 where something is not as it should be."""
+    """Strikes and prints; the exit code is 1 if something is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--config", required=True, help="file of the run's configuration")
     for name, default, text in (

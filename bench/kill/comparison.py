@@ -1,4 +1,4 @@
-"""What a run has left behind, and whether it is what another one has left."""
+"""What a run has left behind, and whether it equals what another has left."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sys
 from typing import Any
 
 RECORDS = ("metrics", "tasks", "d_train", "d_env", "timing")
-# Settings with which single commands of a run are started.
+# Settings that may differ between commands of a run.
 _MAY_CHANGE = ("epochs", "export", "compile_ahead")
 
 
 def contents(workdir: pathlib.Path) -> dict[str, bytes]:
-    """What a run has left that a repetition must leave as well, by name."""
+    """What a run has left that a repetition must also leave, by name."""
     import tensorstore
 
     found = {}
@@ -50,9 +50,9 @@ def _text(content: Any) -> bytes:
 
 
 def differences(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
-    """Names of what is not equal, missing or too much.
+    """Names of what differs, is missing or is extra.
 
-    Found by a process of its own: one that has opened a store must not be forked any more.
+    A separate process finds them: one that has opened a store must not be forked any more.
     """
     command = [sys.executable, "-m", "bench.kill.comparison", str(workdir), str(reference)]
     root = pathlib.Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ def differences(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
 
 
 def not_prefixes(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
-    """Records of an interrupted run that are no beginning of the reference's."""
+    """Records of an interrupted run that are no prefix of the reference's."""
     names = [f"{name}.jsonl" for name in RECORDS if name != "timing"]
     there = [name for name in names if (workdir / name).exists()]
     return [n for n in there if not (reference / n).read_bytes().startswith((workdir / n).read_bytes())]

@@ -1,4 +1,4 @@
-"""Processes that run the command, and say which phase of it begins."""
+"""Processes that run the command and report each phase as it begins."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _say_phases(pipe: Connection) -> None:
 
 
 def _run(arguments: Sequence[str], log: pathlib.Path) -> int:
-    """Runs the command; its exit code."""
+    """Runs the command; returns its exit code."""
     with log.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -83,9 +83,9 @@ class Child:
         theirs.close()
 
     def phases(self, seconds: float) -> Iterator[str]:
-        """Names as they begin, until the command ends.
+        """Phases as they begin, until the command ends.
 
-        Raises TimeoutError, and ends the process, where that takes longer.
+        Raises TimeoutError, and ends the process, if that takes longer.
         """
         deadline = time.monotonic() + seconds
         while self._pipe.poll(max(0.0, deadline - time.monotonic())):
@@ -97,7 +97,7 @@ class Child:
         raise TimeoutError(f"the command does not end within {seconds:g} s")
 
     def begun(self) -> list[str]:
-        """Those that have begun meanwhile."""
+        """Phases that have begun meanwhile."""
         found = []
         while self._pipe.poll():
             try:
@@ -107,7 +107,7 @@ class Child:
         return found
 
     def wait(self) -> int:
-        """The exit code of a process that ends; minus the signal that has ended it."""
+        """The exit code of a process that ends, or minus the signal that ended it."""
         self._pipe.close()
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
@@ -127,5 +127,5 @@ def _ends_soon(pid: int) -> bool:
 
 
 def orphans() -> list[int]:
-    """Processes that this one, as the subreaper, has inherited and that run on."""
+    """Processes that this one, as subreaper, has inherited and that still run."""
     return [pid for pid in _children() if not _ends_soon(pid)]

@@ -1,4 +1,4 @@
-"""Runs that are struck, and the counts of what came of it."""
+"""Runs that are struck, and the counts of the results."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Harness:
         """Runs the command until it ends, or is struck.
 
         Returns:
-          exit code, the phase in which it was struck ("" where it was not), and what it printed besides the
+          exit code, the phase in which it was struck ("" if it was not), and what it printed besides the
           display.
         """
         log, struck, waiting = self.out / "output", "", self.rng.randrange(4)
@@ -99,7 +99,7 @@ class Harness:
         return code, struck, [line for line in lines if not _DISPLAY.match(line)]
 
     def strike_all(self, reference: pathlib.Path, strikes: list[Strike]) -> None:
-        """Runs that are struck about `--per_run` times each; what came too late for one is for the next."""
+        """Runs that are struck about `--per_run` times each; strikes too late for one go to the next."""
         number = 0
         while strikes and time.monotonic() < self.until:
             missed: list[Strike] = []
@@ -113,7 +113,7 @@ class Harness:
             strikes = missed
 
     def strike_one(self, reference: pathlib.Path, number: int, strikes: list[Strike]) -> list[Strike]:
-        """One run, started again after each strike; the strikes before which it had ended."""
+        """One run, started again after each strike; returns strikes that came after its end."""
         workdir, hits = self.out / f"struck-{number}" / "run", collections.Counter()
         missed: list[Strike] = []
         for strike in strikes:

@@ -141,7 +141,7 @@ class Benchmark(abc.ABC):
         return loaded[split]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the tasks and all else that was read: a worker reads it again if it needs it."""
+        """Leaves out the tasks and other cached data; a worker rereads what it needs."""
         own = type(self)
         cached = functools.cached_property
         read = {key for key in vars(self) if isinstance(getattr(own, key, None), cached)}
@@ -173,7 +173,7 @@ class Benchmark(abc.ABC):
         return json.dumps(said, ensure_ascii=False)
 
     def meanings(self, task: Task) -> Collection[str]:
-        """Keys of what a task asks for, default none; sharing one with a held-out task is repeating it."""
+        """Keys of what a task asks for, default none; sharing one with a held-out task means repeating it."""
         return ()
 
     def source(self, task: Task) -> str:
@@ -320,7 +320,7 @@ class Benchmark(abc.ABC):
         return json.dumps(written, ensure_ascii=False)
 
     def solve(self, prompt: str) -> Any:
-        """Works out the answer to a prompt, as `read_answer` reads it; the simulator then writes none.
+        """Computes the answer to a prompt, as `read_answer` reads it; the simulator then writes none.
 
         Defined only where that is possible.  Raises ValueError that says why a prompt has no answer; the
         generation is then a BAD_ANSWER.
@@ -410,7 +410,7 @@ class Benchmark(abc.ABC):
         counts = Counter(task.category for task, _ in results)
         solved = Counter(task.category for task, score in results if score.success)
         if len(counts) > 1:
-            # The part before a slash would be taken for a split.  As in URLs, so that names stay apart.
+            # The part before a slash would be taken for a split.  URL escapes keep the names distinct.
             metrics |= {
                 f"accuracy_{c.replace('%', '%25').replace('/', '%2F')}": solved[c] / counts[c]
                 for c in sorted(counts)
@@ -422,11 +422,11 @@ class Benchmark(abc.ABC):
     ) -> tuple[str, dict[str, Any]] | None:
         """An attempt as the official evaluator reads it: the file's relative path, and its line's object.
 
-        None (the default): it reads no files of answers, or not to this task.
+        None (the default): it reads no answer files, or none for this task.
         """
 
     def read_official(self, row: Mapping[str, Any], tasks: Mapping[str, Task]) -> tuple[str, str] | None:
-        """Inverse of `official_row`: the task's id, and an answer that `score` reads; None: another task's.
+        """Inverse of `official_row`: the task's id, and an answer that `score` reads; None for other tasks.
 
         tasks: by id.  Raises ValueError that says what was expected in the row.
         """
@@ -453,7 +453,7 @@ def skills(benchmark: Benchmark, task: Task) -> list[str]:
 class Episode(abc.ABC):
     """One attempt at a task that takes several answers: a game, a conversation, a search.
 
-    A subclass defines in `take` what follows an answer.  If the conversation only grows, the agent reads just
+    A subclass defines `take`: what follows an answer.  If the conversation only grows, the agent reads just
     the new messages; otherwise it reads the whole conversation again.  Agents are trained only on episodes
     that grow.
 

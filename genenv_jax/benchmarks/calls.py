@@ -64,7 +64,7 @@ _NAMED = re.compile(
     r"\s*+(?:function<｜tool▁sep｜>)?+([\w.\-]++)\s*+(?:(?:\[ARGS\]|<｜tool▁sep｜>)\s*+)?(?:```json\s*+)?(?=\{)"
 )
 _JSON = re.compile(r"[\s`]*+(?:\{|\[\s*+\{)")
-# Such a text has no tags around its calls: those in it are in strings.
+# Text that starts so has no tags around its calls: any tags are in strings.
 _BARE = re.compile(r"\s*+(?:```\w*+\s*+)?(?:[\w.\-]*+\s*+\{|\[\s*+(?:\{|[\w.]++\())")
 _CALL_METHOD = re.compile(r"^(\s*[\w.]+)\.call\(")
 
@@ -80,7 +80,7 @@ def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) 
       types: JSON types of the parameters of each function, for formats that write values as bare text.
 
     Returns:
-      {name: arguments} for each call, none only for `[]`; or a `Rejection` with a reason from `safe_parse`.
+      {name: arguments} for each call, empty only for `[]`; or a `Rejection` with a reason from `safe_parse`.
     """
     text = after_thoughts(text)
     rejection = text if isinstance(text, Rejection) else check_text(text)
@@ -240,8 +240,7 @@ def _fences(text: str) -> list[tuple[str, str]]:
     return fences
 
 
-# A string without an end runs to the end of the text: tried again at each of its quotes, it would take
-# quadratic time.
+# An unclosed string runs to the end of the text: retrying at each of its quotes would take quadratic time.
 _STRING = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
 _STRUCTURE = re.compile(_STRING + r"|[\[{]|[\]}]", re.DOTALL)
 
@@ -336,7 +335,7 @@ def _python_tag(text: str) -> Found:
 
 
 _PYTHON_TAG = "<|python_tag|>"
-# Opening tag -> closing tag, reader of what is between.
+# Opening tag -> closing tag, reader of the contents.
 _BLOCKS: dict[str, tuple[str, Callable[[str], Found]]] = {
     "<tool_call>": ("</tool_call>", _of_block),
     "<|tool_call|>": ("<|/tool_call|>", _of_block),

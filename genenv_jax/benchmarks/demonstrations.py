@@ -53,7 +53,7 @@ def reference(benchmark: Benchmark, task: Task) -> tuple[list[Message], Completi
 def play(benchmark: Benchmark, task: Task, answers: Sequence[str]) -> tuple[list[Message], Transcript]:
     """Plays an episode with the given answers until it ends; returns its opening and the transcript.
 
-    Raises ValueError if the conversation does not only grow, or nothing is answered.
+    Raises ValueError if the episode rewrites its conversation, or there are no answers.
     """
     if not answers:
         raise ValueError(f"task {task.id} has no reference answers: expected some to demonstrate")
@@ -124,7 +124,7 @@ def seed_demonstrations(
     The agent answers the seed, or plays it, with the reference.  The simulator reads the seed, without a
     success rate.  It writes up to `variations` other seeds of its category that `parse` and `verify` accept
     as variations: preferably from other records and with the same tools.  If none is accepted, it writes the
-    seed itself, which at least shows the format; if it cannot, there is a demonstration for the agent only.
+    seed itself, which at least shows the format; if that fails too, only the agent gets a demonstration.
     """
     by_category: dict[str, list[Task]] = {}
     for seed in seeds:

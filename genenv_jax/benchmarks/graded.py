@@ -1,4 +1,4 @@
-"""Partial rewards of wrong calls: the mean of name, argument names and argument values.
+"""Partial rewards for wrong calls: the mean of name, argument names and argument values.
 
 After ToolRL (arXiv 2504.13958), with two bounds: wrong calls earn at most half of what right ones earn, and
 the mean is over the written calls or the reference calls, whichever are more.
@@ -13,21 +13,21 @@ from genenv_jax.benchmarks.calls import MAX_CALLS
 
 EXACT, GRADED = "exact", "graded"
 REWARDS = (EXACT, GRADED)
-MOST = 0.5  # reward of wrong calls
+MOST = 0.5  # for wrong calls
 
 
 def partial_reward(
     calls: Sequence[Any], references: Sequence[Any], agreement: Callable[[Any, Any], float]
 ) -> float:
-    """The reward of wrong calls, in [0, MOST].  Total.
+    """The reward for wrong calls, in [0, MOST].  Total.
 
-    Each reference call, in order, takes the free call that agrees with it best; the first of equals.  More
+    Each reference call, in order, takes the free call that agrees with it best; ties go to the first.  More
     than MAX_CALLS calls earn nothing.
 
     Args:
       calls: what the agent wrote.
       references: what it should have written.
-      agreement: how far a call is a reference call, in [0, 1]; where it raises, not at all.
+      agreement: how well a call matches a reference call, in [0, 1]; an exception counts as 0.
     """
     most = max(1, len(calls), len(references))
     if most > MAX_CALLS:
@@ -49,7 +49,7 @@ def _or_nothing(agreement: Callable[[Any, Any], float], call: Any, reference: An
 
 
 def agreement(given: Set[str], expected: Set[str], equal: Set[str]) -> float:
-    """How far a call of the right function is its reference call, in [0, 1].
+    """How well a call of the right function matches its reference call, in [0, 1].
 
     Args:
       given, expected: names of the call's arguments and of those of the reference call.

@@ -4,8 +4,8 @@ The request must contain every value of the reference calls, in the same words o
 other case, punctuation or spelling, numbers as words, in another unit or as a percentage, dates and times in
 another format, the first and last day of a year, initials and short forms.  What takes more knowledge or a
 calculation (the state of a city) looks the same as a made-up value and is rejected.  A request that has only
-parts of some values is undecided; so is one whose reference has no value to look for, or whose values have
-another order than their arguments, as if two were exchanged.
+parts of some values is undecided; so is one whose reference has no value to look for, or whose values appear
+in a different order from their arguments, as if two were swapped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FUNCTION_WORDS = frozenset(
 )
 _HOURS = frozenset(map(str, range(1, 12)))
 _LEADING_ZEROS = re.compile("^0+(?=[0-9])")
-_UNITS = {  # what they are worth in smaller ones
+_UNITS = {  # their size in smaller units
     "minute": (60,), "hour": (60, 3600), "week": (7,), "month": (30, 12), "monthly": (12,), "quarterly": (4,),
     "quarter": (0.25,), "half": (0.5,), "decade": (10,), "century": (100,), "foot": (12,), "ft": (12,),
     "dozen": (12,), "twice": (2,), "double": (2,), "couple": (2,), "card": (52, 13, 4), "dice": (6,),
@@ -44,7 +44,7 @@ _NUMBER = re.compile(r"[-+]?[0-9]+(?:[.][0-9]+)?")
 _DATE = re.compile("[0-9]+[-/][0-9]+[-/][0-9]+")
 _YEAR_BOUNDS = ["1", "1"], ["12", "31"]  # the numbers of its first and last day
 _DAY_BOUNDS = re.compile("(?<=[0-9])[ T](?:00:00|23:59)(?::[0-9]+)?(?:Z|[+]00:00)?$")
-# Lists, dates and names of which one word is made: their parts count, too.
+# Lists, dates and names written as one word: their parts count, too.
 _GLUED = re.compile(r"[0-9]+(?:,[0-9]+)+|[0-9]+(?:[.][0-9]+){2,}|[^\W\d_]+[0-9]+")
 _PART = re.compile(r"[0-9]+|[^\W\d_]+")
 _LONG = 16  # letters of a word that are compared
@@ -148,9 +148,9 @@ class _Said:
         return related or any(map(self._has, found)) or self._in_a_row(value)
 
     def missing(self, values: Sequence[Any], usual: Collection[str]) -> list[Any]:
-        """The values that the text does not tell; `usual`: words that say nothing of a text.
+        """The values that the text does not state; `usual`: words that say nothing about a text.
 
-        Each number needs one of the text's own that no other value has, with the same digits or times a unit.
+        Each number equals one of the text's times a unit, or needs one of its own with the same digits.
         """
         numbers = {_text(value): value for value in values if _NUMBER.fullmatch(_text(value))}
         texts = {_text(value): value for value in values if _text(value) not in numbers}
@@ -172,7 +172,7 @@ class _Said:
         return missing + [value for value in texts.values() if not self._tells(value, usual)]
 
     def _scaled(self, word: str) -> str:
-        """Equal for numbers that differ by thousands, or by a power of ten if the text speaks of hundreds."""
+        """Equal for numbers that differ by a power of 1,000, or of ten if the text mentions hundreds."""
         whole, _, decimals = word.partition(".")
         power = -len(decimals) if decimals else len(whole) - len(whole.rstrip("0"))
         return f"{_digits(word)} {0 if self._hundreds else power % 3}"
@@ -191,7 +191,7 @@ class _Said:
         )
 
     def _bounds(self, value: str) -> bool:
-        """Whether a value is where a year or day that the text has in full begins or ends."""
+        """Whether a value begins or ends a year or day that the text has in full."""
         period = _needed(_DAY_BOUNDS.sub("", value))
         years = [word for word in period if len(word) == 4 and word.isdigit()]
         if len(years) == 1 and sorted(word for word in period if word not in years) in _YEAR_BOUNDS:
@@ -248,7 +248,7 @@ def _needed(value: Any) -> list[str]:
 
 
 def _stems(word: str) -> list[str]:
-    """What related words have in common, and words with another spelling."""
+    """Keys that a word shares with related words and other spellings."""
     return [word[:_STEM], f"{word[:3]}-{word[-1]}"] if len(word) >= _STEM else []
 
 

@@ -17,7 +17,7 @@ _SAME = re.compile(r"[\W_]*(?:the )?same(?: (?:tools|functions|apis))?[\W_]*", r
 
 
 def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Message]:
-    """A simulator's prompt, with the seed as its first answer: a small model continues its own form.
+    """A simulator's prompt, with the seed as its first answer: a small model continues in that form.
 
     Args:
       system: the rules, with `reply`.
@@ -35,7 +35,7 @@ def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Messa
 def reply(tools: str, task: str, answer: str) -> str:
     """Asks for the three sections, with what each contains.
 
-    `ask` shows a task in this form.  Small models copy what stands after a header, so no description does.
+    `ask` shows a task in this form.  Small models copy what follows a header, so no description does.
     """
     return (
         "Reply in the form of your first task: three sections, each header at the start of a "

@@ -1,6 +1,6 @@
 """Reads JSON as models write it.
 
-What has only one meaning is mended: a code fence, Python's quotes and constants, commas before a closing
+Only what has one meaning is mended: a code fence, Python's quotes and constants, commas before a closing
 bracket, several values in a row, and the brackets that close the text.  Nothing is evaluated.
 """
 
@@ -22,12 +22,12 @@ from genenv_jax.benchmarks.task import UNPARSABLE, Rejection
 _MOST_BRACKETS = 2  # too few or too many at the end; a text that lacks more was cut off
 _CLOSING = {"[": "]", "{": "}"}
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
-# A string without an end runs to the end of the text, so that no part is read twice.
+# An unclosed string runs to the end of the text, so that no part is read twice.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)' + r"|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|\w+|\s+|.", re.DOTALL)
 
 
 def parse_lenient(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
-    """`parse_json` of the text, or if that fails of the mended text.  Total, in linear time.
+    """`parse_json` of the text or, if that fails, of the mended text.  Total, in linear time.
 
     Returns:
       The value, a list of the values if there are several, or a `Rejection` as from `parse_json`.

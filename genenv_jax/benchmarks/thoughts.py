@@ -21,8 +21,8 @@ _ENDS_OR_STRING = re.compile(
 def after_thoughts(text: Any) -> Any:
     """The text after the last thought, or UNFINISHED_THOUGHT as a `Rejection` if a thought is never closed.
 
-    A closing tag also ends a thought that was opened outside the text, unless the tag stands in quotes on one
-    line: those belong to the answer.  Anything but text comes back as it is.
+    A closing tag also ends a thought that was opened outside the text.  A tag in quotes on one line does not:
+    it belongs to the answer.  Anything but text comes back as it is.
     """
     if not isinstance(text, str) or "<" not in text:
         return text

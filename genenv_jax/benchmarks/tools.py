@@ -142,7 +142,7 @@ def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
 
 
 def as_python(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
-    """An answer with its calls as `[f(x=1)]`; unchanged if it is so, or they cannot be read or written so."""
+    """An answer with its calls as `[f(x=1)]`; unchanged if already so or not convertible."""
     if not isinstance(parse_calls(answer), Rejection):
         return answer
     found = read_tool_calls(answer, tools)
@@ -176,7 +176,7 @@ def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 def meaning_of(
     tools: Sequence[Mapping[str, Any]], calls: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> list[str]:
-    """A key of calls by tools, names and values, however these are written; none without a value."""
+    """A key for the tools, names and values of calls, however written; none if no call has arguments."""
     made = sorted(
         (name, sorted((key, [words(str(leaf)) for leaf in leaves(of[key])]) for key in of))
         for name, of in calls

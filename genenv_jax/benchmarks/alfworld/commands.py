@@ -44,8 +44,8 @@ _EDGES = " \t\r`'\"*>.!"
 def parse(text: str) -> list[str] | Rejection:
     """The normalised commands in an agent's text, at least one; or a rejection: EMPTY, NOT_TEXT, TOO_LONG.
 
-    Every line that begins with "Action:" or has an <action> tag counts, or the next one if nothing follows in
-    the line; without one, the last non-empty line does.
+    Every line that begins with "Action:" or has an <action> tag counts, or the next line if nothing follows
+    there; if none has, the last non-empty line counts.
     """
     rejection = check_text(text, MAX_TEXT)
     if rejection:

@@ -132,7 +132,7 @@ class _Run:
             self.look_into(unseen.pop(0))
 
     def rank(self, kind: str, receptacle: str):
-        """Sort key for receptacles: expected finds per command of a look, then name."""
+        """Sort key for receptacles: expected finds per command spent on looking, then name."""
         world = self.world
         found = self.likely.get((kind, world.receptacle_kind.get(receptacle, "")), 0.0)
         return -found / self.cost_of_a_look(receptacle), kind_and_number(world.names[receptacle])

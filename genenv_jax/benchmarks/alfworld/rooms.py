@@ -88,7 +88,7 @@ class Room:
         return "\n".join(f"{self.sentence()}, {fact}" for fact in facts)
 
     def meaning(self) -> str:
-        """The chore, and the kinds of places where the objects are that it needs."""
+        """The chore, and the kinds of places that hold the objects it needs."""
         needed = (self.thing, self.place)
         there = ((thing, place) for place, things in self.places.items() for thing in things)
         found = {f"{thing[0]} {place[0]}" for thing, place in there if thing[0] in needed}

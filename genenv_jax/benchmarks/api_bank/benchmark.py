@@ -5,7 +5,7 @@ assistant's next reply (scored by ROUGE-L F1, `rouge`).  Success, reward and the
 the calls: the official "Accuracy" of API calls, per level.  Names and parameters are compared with the gold
 call's, with the official relaxations, because the official execution rejects 82 of its own 620 gold calls;
 where it accepts them, both agree (tests/benchmarks).  Training also checks each parameter by its type
-(`reward`): the agent learns whatever is paid, including loopholes.
+(`reward`): the agent learns whatever is rewarded, including loopholes.
 
 The official training files of levels 1 and 2 are no longer published.  So the seeds are the training calls
 of level 3, and all three test files are held out.
@@ -176,7 +176,7 @@ class APIBank(Published, ToolBenchmark):
         return scoring.score_reply(task.answer, answer)
 
     def official_row(self, task: Task, answers: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
-        """A line of the authors' evaluator_by_json.py; their level 3 reads no files of this kind."""
+        """A line for the authors' evaluator_by_json.py; their level-3 evaluator reads no such files."""
         split, *place = task.id.split(":")
         if SPLITS[task.category].level == 3 or not answers:
             return None

@@ -131,8 +131,8 @@ def _schema(kind: str) -> dict[str, Any]:
 def template_messages(task: Task) -> list[Message]:
     """The APIs for a chat template, which defines the form of a call; then as in `agent_messages`.
 
-    The conversation is one message: as turns of a chat, most of which end with the assistant, it makes small
-    models chat on (Qwen2.5-Coder-0.5B: 2 of 24 held-out calls right, and 8 this way).
+    The conversation is one message.  As chat turns, it usually ends with the assistant, and small models chat
+    on (Qwen2.5-Coder-0.5B: 2 of 24 held-out calls right, against 8 this way).
     """
     search = _SEARCH if task.answer["level"] > 1 else ""
     system = _TEMPLATE_RULES.format(year=year(task), search=search)
@@ -143,7 +143,7 @@ def template_messages(task: Task) -> list[Message]:
 
 
 def template_answer(task: Task, form: str) -> str:
-    """The gold call in a format of `calls.write_calls`, its values of their declared types."""
+    """The gold call in a format of `calls.write_calls`, with values of their declared types."""
     spec = task.answer
     types, parameters = spec["types"], spec["parameters"].items()
     arguments = {name: _json_value(text, types.get(name, "str")) for name, text in parameters}

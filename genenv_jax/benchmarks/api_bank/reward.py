@@ -89,7 +89,7 @@ def score_call(task: Task, answer: str, dialogue: str, lenient_search: bool, gra
         return Score(0.0, False, False, call.reason)
     given, last = dict(call.arguments), next(reversed(call.arguments), "")
     if not given.get(last, "x") and last not in spec["parameters"] and answer.count(last) == 1:
-        del given[last]  # the official expression passes over an empty value at the end
+        del given[last]  # the official expression skips an empty value at the end
     official = scoring.mismatch(Call(call.name, given), spec, lenient_search=lenient_search)
     strictly = scoring.mismatch(call, spec, is_paid, lenient_search)
     detail = {}

@@ -120,7 +120,7 @@ def call_spec(
 
 
 def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """APIs by name that may be called at the end of a dialogue: those described and those that it found."""
+    """APIs by name that may be called at the end of a dialogue: those described and those found in it."""
     found = {tool["name"]: tool for tool in tools}
     for line in dialogue.split("\n"):
         call, arrow, result = line.partition(_ARROW)

@@ -153,7 +153,7 @@ class Bamboogle(Published):
         return letters(prompts.question(task))
 
     def meanings(self, task: Task) -> list[str]:
-        """The answers of both hops; of one hop, the answer, which for a held-out question is either."""
+        """The answers of both hops or the only one; held-out questions add each answer alone."""
         hops = [step["answers"] for step in task.answer["steps"][:1]] + [task.answer["answers"]]
         told = [[" ".join(words(normalize(answer))) for answer in answers] for answers in hops]
         alone = [a for of in told for a in of if a not in ("yes", "no")]

@@ -18,7 +18,7 @@ from genenv_jax.benchmarks.safe_parse import check_text
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = ("yes", "no", "noanswer")  # answers without partial credit
-# What parts candidates; a last comma may be part of a name (`Paris, France`).
+# What separates candidates; a last comma may be part of a name (`Paris, France`).
 _PARTS = re.compile(r"[;/|\n]|\bor\b|,(?=[^,]*,)")
 MAX_CHARS = 8_192  # longest answer that is read
 NO_ANSWER = "no_answer"

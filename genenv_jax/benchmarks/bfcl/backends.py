@@ -90,7 +90,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class _Entries:
-    """A dictionary argument whose values may hold calls.  None if it cannot be written."""
+    """A dictionary whose values may hold calls; None if a key cannot be written."""
 
     values: Mapping[str, Any] | None
 

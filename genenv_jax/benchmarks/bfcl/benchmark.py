@@ -157,7 +157,7 @@ class BFCL(Published, ToolBenchmark):
         return self.call_form if shown else ""
 
     def own_form(self, task: Task, answer: str) -> str:
-        """Calls that are executed as `[f(x=1)]`; `verdict` reads others itself."""
+        """Calls to execute become `[f(x=1)]`; `verdict` reads others itself."""
         executed = self.call_form and task.answer["rule"] == TURN_STATE
         return as_python(answer, task.tools) if executed else answer
 
@@ -215,7 +215,7 @@ class BFCL(Published, ToolBenchmark):
         return any(letters(request) in self._held_out_requests for request in asked)
 
     def canonical(self, task: Task) -> str:
-        """The request, all of a conversation, as `letters`, the names of the tools and of those to call.
+        """The request (of a conversation, all) as `letters`, the names of the tools and of those to call.
 
         Argument values are left out: BFCL accepts several for most parameters, and a restated evaluation
         task must be detected whichever it uses.
@@ -255,7 +255,7 @@ class BFCL(Published, ToolBenchmark):
             return base.UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """`turns.score`; a conversation in the form of the official result files by `score_transcript`."""
+        """`turns.score`; `score_transcript` for a conversation in the form of the official result files."""
         if self.is_interactive(task):
             return multi_turn.score_transcript(task, answer)
         graded = self.reward == GRADED and task.origin != "eval"

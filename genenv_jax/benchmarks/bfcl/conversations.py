@@ -212,7 +212,7 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
 
 
 def meanings(task: Task) -> list[str]:
-    """All calls, whatever the turns are; executes nothing."""
+    """All calls, however divided into turns; executes nothing."""
     order = parameter_order(tools_of(task))
     calls = (backends.reference(of, order) for of in task.answer["calls"] if of)
     return [json.dumps([backends.written(of) for of in calls])]

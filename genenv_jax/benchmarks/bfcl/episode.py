@@ -34,7 +34,7 @@ class _Conversation(Episode):
     """One conversation.  It ends at the first failed turn, which decides the verdict.
 
     An answer that does not decode into calls ends the turn.  `form` is the call format of the chat template
-    that shows the tools; "": they stand in the text.
+    that shows the tools; "": the text shows them.
     """
 
     def __init__(self, task: Task, opening: Sequence[Message], form: str):
@@ -110,7 +110,7 @@ class ShortenedEpisode(_Conversation):
 
 
 class GrowingEpisode(_Conversation):
-    """It also ends at an answer that is not text or exceeds the limits, and at a turn's 21st with calls."""
+    """It also ends at an answer that is not text, at one over a limit, and at a turn's 21st with calls."""
 
     def __init__(self, task: Task, form: str = ""):
         opening = prompts.template_messages(task, form) if form else prompts.agent_messages(task)
@@ -138,7 +138,7 @@ class GrowingEpisode(_Conversation):
     def end(self, reason: str, valid: bool = True) -> Score:
         """The score.  In a success, as many unneeded calls are free as there are needed ones.
 
-        Without a cost of the others, calling every read-only function would pay.
+        If the others cost nothing, calling every read-only function would pay.
         """
         needed = sum(map(len, self._spec["calls"]))
         spared = spared_reward(self._calls, needed, free=needed)

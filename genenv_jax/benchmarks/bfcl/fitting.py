@@ -71,7 +71,7 @@ def fitted(
 ) -> tuple[str, list[Message]]:
     """Tool text and messages that together fit into `max_chars`, if possible.
 
-    tools: the text at each level of detail, whose `size` counts.
+    tools: the text at each level of detail, measured by `size`.
     """
     # A sentence for every function is worth more than long results.
     for least in tools[1:]:

@@ -77,8 +77,8 @@ def _digest(result: str) -> bytes:
 def score_transcript(task: Task, answer: str) -> Score:
     """Scores a whole conversation from the JSON of the official result files.
 
-    That is a list of turns, each a list of answers as text; another number of turns than the reference's
-    counts as aborted.
+    That is a list of turns, each a list of answers as text; a number of turns unlike the reference's counts
+    as aborted.
     """
     turns = parse_json(answer, _MAX_TRANSCRIPT)
     if isinstance(turns, Rejection):

@@ -1,4 +1,4 @@
-"""The result files of BFCL's evaluator: one JSON line a task, {"id", "result"}, one file a category.
+"""The result files of BFCL's evaluator: one JSON line per task, {"id", "result"}, one file per category.
 
 A result is the text of a single turn; with function calling it is a list of {name: arguments as JSON}.  For a
 conversation it is a list of turns, each the list of its answers.  `bfcl evaluate` finds the files under
@@ -68,7 +68,7 @@ def answer_of(task: Task, result: Any) -> str:
 def _text(result: Any, tools: Sequence[Mapping[str, Any]], language: str) -> str:
     """A text as it is; calls as source text, with the dots that APIs replace in names.
 
-    Arguments that are no JSON object are the model's mistake: its calls then stay as no decoder reads them.
+    Arguments that are not a JSON object are the model's mistake: its calls then stay unreadable.
     """
     if isinstance(result, str):
         return result
@@ -100,9 +100,9 @@ def _plain(answer: str, tools: Sequence[Mapping[str, Any]], language: str) -> st
 
 
 def _source(value: Any, language: str) -> str:
-    """A value as source text that the official decoder reads as it: as it stands, or else in quotes.
+    """Source text that the official decoder reads as the value: as it stands, or in quotes.
 
-    Some collections of Java (texts beside numbers) have no such text, and stay as they are.
+    Some Java collections (strings beside numbers) have no such text and stay as they are.
     """
     quoted = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):

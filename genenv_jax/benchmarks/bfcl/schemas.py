@@ -269,7 +269,7 @@ def unlisted_values(
 ) -> list[Any]:
     """The values of calls, lists and mappings flattened, except those that a schema lists or defaults to.
 
-    They are in its "enum" or "default"; or in its description, which for texts must speak of a default.
+    A listed value is in the "enum", the "default" or the description, which for texts must mention a default.
     """
     by_name = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
     values = []

@@ -55,7 +55,7 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
 
 
 def meanings(task: Task) -> list[str]:
-    """The calls with what they require; none for a turn of a conversation, which they do not tell apart."""
+    """The calls with required arguments; none for a conversation's turns, which calls do not tell apart."""
     required = {tool["name"]: tool["parameters"]["required"] for tool in task.tools}
     calls = schemas.reference_calls(task.answer["ground_truth"], task.tools)
     calls = [(name, {k: of[k] for k in of if k in required[name]} or of) for name, of in calls]
@@ -92,8 +92,8 @@ def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
 def grounding(task: Task) -> Rejection | str:
     """See `Benchmark.grounding`.
 
-    What may be left out need not be stated, nor what a schema lists or defaults to (but one of the listed
-    values, if there is nothing else), nor any value of a conversation's turn, which may be only in its state.
+    A value need not be stated if it may be left out, if a schema lists or defaults to it (but without other
+    values, one listed value must be), or in a conversation's turn, whose state may hold it.
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
@@ -104,7 +104,7 @@ def grounding(task: Task) -> Rejection | str:
     context = "\n".join(message["content"] for message in task.messages)
     called = {name for name, _ in calls}
     described = " ".join(map(str, leaves([tool for tool in task.tools if tool["name"] in called])))
-    if spec["rule"] == AST and not values:  # a listed value may not be all that there is to guess
+    if spec["rule"] == AST and not values:  # the answer must not be a mere guess among listed values
         listed = [leaf for leaf in leaves([of for _, of in asked]) if isinstance(leaf, str)]
         described = " ".join(listed) or described
     return judge(calls, values, text(task), context, described)
@@ -277,7 +277,7 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a text is no Python, as an operator in front or two words before the first quote show."""
+    """Whether a text is not Python: an operator in front or two words before the first quote show it."""
     said = _UNQUOTED.match(text.strip("[`\n "))[0]
     return said[:1] in tuple("<>=%/,;:!?|&^@") or _TWO_WORDS.search(said) is not None
 

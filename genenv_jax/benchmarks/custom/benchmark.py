@@ -72,8 +72,8 @@ class Custom(ToolBenchmark):
     Attributes:
       checker: how answers are compared, one of `checkers.CHECKERS`; a question may override it.
       instruction: the agent's system message; None: the checker's, which says how to answer.
-      judge: decides whether an answer that the checker `exact` or `f1` does not give full reward means the
-        same as the reference; None: nobody does.
+      judge: decides whether an answer without full reward from the checker `exact` or `f1` means the same as
+        the reference; None: no judge.
       isolated: True, since your own methods may hang or crash on model output; set it to False if none of
         them can.
     """
@@ -101,7 +101,7 @@ class Custom(ToolBenchmark):
     def check(self, question: Question) -> str:
         """Why a question of the simulator is unsound, such as "another wording"; "" (default): it is sound.
 
-        `solve` is for questions whose answer can be worked out.
+        `solve` is for questions whose answer can be computed.
         """
         return ""
 

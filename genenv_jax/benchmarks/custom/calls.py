@@ -2,7 +2,7 @@
 
 A reference is {"name": ..., "arguments": {...}} or a list of these; "parameters" may replace "arguments", as
 in the data of the paper's authors.  An answer has its calls in any format of `benchmarks.calls`.  The
-question's tools determine the argument types, which the reference must fit; without tools, it does itself.
+question's tools set the argument types, which the reference must fit; without tools, the reference does.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _of_bfcl(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_json(value: Any) -> Call | None:
-    """A call from its JSON, or None if it is not a call; the "id" and "type" of a call say nothing."""
+    """A call from its JSON, or None if it is not a call; the "id" and "type" of a call are ignored."""
     extra = {"id", "type"}.intersection(value) if isinstance(value, dict) else ()
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None

@@ -2,8 +2,8 @@
 
 exact     the same text apart from case, white space and surrounding quotes; any of several references
 f1        word F1 after SQuAD's normalisation, like Bamboogle's reward
-numeric   one number, which `numerals` reads; a whole one must be exact, another is equal up to rounding
-last_number  the same for the last number of an answer that is none, as GSM8K is often scored
+numeric   one number, which `numerals` reads; a whole one must be exact, others match up to rounding
+last_number  the same, or else for the last number in the answer, as GSM8K is often scored
 call      function calls, in any order, by the rules of BFCL's checker
 
 The answer is the last `<answer>...</answer>` of a text, else its last `\\boxed{...}`, else the whole text.
@@ -31,7 +31,7 @@ CHECKERS = (EXACT, F1, NUMERIC, LAST, CALL)
 MAX_ANSWER = 2_000  # characters of a reference
 _MAX_ANSWERS = 16
 _MAX_NUMBER = 1e100
-_MAX_DIGITS = 64  # of an integer that JSON is read with
+_MAX_DIGITS = 64  # of an integer
 _AS = "End with the answer alone, as <answer>your answer</answer>."
 INSTRUCTIONS = {  # for the agent
     EXACT: _AS,
@@ -121,7 +121,7 @@ def grade(checker: str, reference: Any, text: str, tools: Sequence[Mapping[str, 
 
 
 def _number(checker: str, text: str) -> decimal.Decimal | None:
-    """The number that an answer is; for LAST also the last one that it has."""
+    """The number that an answer is; for LAST, failing that, its last number."""
     number, found = numerals.read(text), _NUMBERS.findall(text) if checker == LAST else ()
     return numerals.read(found[-1]) if number is None and found else number
 
@@ -175,7 +175,7 @@ def _as_number(value: Any) -> float | None:
     """A number, or the number in a text, as an integer if it is a whole one; None if there is none."""
     if type(value) not in (int, float):
         value = None if check_text(value) else numerals.read(value)
-    if value is None or not abs(value) <= _MAX_NUMBER:  # NaN is not, either
+    if value is None or not abs(value) <= _MAX_NUMBER:  # true for NaN too
         return None
     exact = 2**53 if type(value) is float else 10**_MAX_DIGITS
     return int(value) if value == int(value) and abs(value) < exact else float(value)

@@ -10,7 +10,7 @@ Observations and actions are texts; an action is an answer of the agent without 
 
   options   a JSON object with which `reset(seed=0, options=options)` gives this very task.  The simulator
             then writes other options; `reset` raises on those that it does not take.
-  solution  actions, a line each, that earn the full reward.  They prove the task.
+  solution  actions, one per line, that earn the full reward.  They prove the task.
 
 The rewards of an episode are added up; the sum, within [0, 1], is the agent's reward, and 1 is a success.
 Equal arguments and actions must give equal observations and rewards.
@@ -67,7 +67,7 @@ class TextEnvironment(Benchmark):
       train_tasks: tasks for training, the seeds after these.
       max_turns: actions after which an episode ends.
       instruction: the agent's system message; "": none.
-      rules: what the simulator is told besides; "": nothing.
+      rules: further rules for the simulator; "": none.
     """
 
     name = "gymnasium"
@@ -101,7 +101,7 @@ class TextEnvironment(Benchmark):
         return [task for key, task in seeds.items() if key not in held_out]
 
     def _data(self, split: str, seeds: Iterable[int]) -> dict[str, Task]:
-        """The different tasks of some seeds by their canonical form; ValueError names one that is unsound."""
+        """The distinct tasks of some seeds by their canonical form; ValueError names one that is unsound."""
         found: dict[str, Task] = {}
         for seed in seeds:
             where = f"config.benchmark.env = {self.env!r}: reset(seed={seed})"
@@ -235,7 +235,7 @@ class EnvironmentEpisode(Episode):
             )
 
     def take(self, answer: str) -> Score | Sequence[Message]:
-        """An action on which `step` raises, or after which it returns no number or text, is not valid."""
+        """An action is invalid if `step` raises, or does not return a finite reward and a text."""
         if rejection := check_text(answer, _MAX_TEXT):
             return Score(0.0, False, False, rejection.reason)
         try:
@@ -257,7 +257,7 @@ class EnvironmentEpisode(Episode):
         return self._score(STEP_LIMIT)
 
     def _score(self, reason: str) -> Score:
-        """The score of the rewards so far; reason: why it is no success, if it is none."""
+        """The score of the rewards so far; reason: used unless it is a success."""
         reward = min(1.0, max(0.0, round(self._return, 6)))
         return Score(reward, reward == 1, True, "" if reward == 1 else reason)
 

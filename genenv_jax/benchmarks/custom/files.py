@@ -42,7 +42,7 @@ from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
 
 _MAX_LINE = 2**20  # characters
-_MAX_FILE = 2**30  # bytes of a file, also once it is unpacked
+_MAX_FILE = 2**30  # bytes of a file, also when unpacked
 _MAX_LIST = 2**27  # characters of a JSON list, which is parsed as a whole
 _MAX_RECORDS = 2**20
 _MAX_VALUES = 2**22  # of a parquet column; equal ones take no room in the file
@@ -223,7 +223,7 @@ def _parquet(data: bytes, path: pathlib.Path) -> Iterator[dict[str, Any]]:
 
 
 def _largest_column(metadata: Any, known: Collection[str], path: pathlib.Path) -> int:
-    """Bytes of the largest of the known columns in a group of rows, which bound a value's.
+    """Bytes of the largest of the known columns in a group of rows, which bound a value's size.
 
     Raises ValueError if a column has too many values.
     """
@@ -265,7 +265,7 @@ def _plain(value: Any) -> Any:
             try:
                 return value.decode()
             except UnicodeDecodeError:
-                return value  # refused by the name of its field
+                return value  # refused later, naming its field
         case decimal.Decimal():
             whole = value.is_finite() and value.as_tuple().exponent >= 0
             return int(value) if whole else _plain(float(value))

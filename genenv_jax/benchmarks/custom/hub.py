@@ -19,7 +19,7 @@ def download(address: str) -> pathlib.Path:
     """The file at an address, downloaded once and kept in the hub's own cache.
 
     Raises:
-      ValueError: it is no address of a file.
+      ValueError: it is not a file's address.
       FileNotFoundError: there is no such file, or the hub cannot be reached and the cache lacks it.
     """
     found = _ADDRESS.fullmatch(address)

@@ -52,8 +52,8 @@ _AMOUNTS = re.compile(  # plurals that change a number
 def read(text: str) -> decimal.Decimal | None:
     """The number in a text that is a number, perhaps with a sign, a currency, a unit, or "The answer is".
 
-    None if the text is anything else: "5 million", "5!", "5%", "not 5", "6 or 7".  Thousands may be parted by
-    commas or spaces, as in LaTeX too.  Every digit is kept.
+    None if the text is anything else: "5 million", "5!", "5%", "not 5", "6 or 7".  Commas or spaces may
+    separate thousands, also in LaTeX.  Every digit is kept.
     """
     if len(text) > _MAX_CHARS or _APART.search(text):
         return None

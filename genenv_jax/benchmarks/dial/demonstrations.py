@@ -17,7 +17,7 @@ test takes the other branch.  Occasionally the agent makes a call that the envir
 another call.
 
 The simulator's demonstrator writes valid variations that are mostly longer than their seed.  The success
-statistics beside a seed are the agent's demonstrator's at it, so that they say how hard it is.  The
+statistics beside a seed are those of the agent's demonstrator, so they say how hard the seed is.  The
 demonstrator does not act on them: the simulator has to learn to.  Where a success rate is asked for
 (`DialTasks.asked`), it writes a variation of any depth that the agent's demonstrator solves about as often.
 """
@@ -44,8 +44,8 @@ Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 _RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
 # Shares of variations with -1, 0, +1, +2 calls relative to their seed.
 _MORE_CALLS = (0.15, 0.25, 0.35, 0.25)
-# Variations of each depth to choose from where a success rate is asked for.  Where calls are right in .1 or
-# .9 of the cases, rates asked for and chosen correlate by .78; with one variation of each depth by .48.
+# Variations of each depth to choose from if a success rate is asked for.  If calls are right in .1 or .9 of
+# the cases, rates asked for and chosen have correlation .78; with one variation of each depth, .48.
 _TRIED = 6
 _RENAMED = 0.2  # share of Dial's demonstrations with renamed tools
 _REFUSED = 0.03  # share of the answers in turns that the environment refuses
@@ -74,7 +74,7 @@ class Demonstrations(abc.ABC):
 
     @abc.abstractmethod
     def chances(self, program: Any, wrong: Any) -> list[float]:
-        """The agent's demonstrator's chance to write each of a program's calls and tests right."""
+        """The chance that the agent's demonstrator writes each call and test of a program right."""
 
     def of_simulator(self, rng: np.random.Generator, wrong: Any) -> Pair:
         """A pair for the simulator: a seed with the demonstrator's success at it, and a variation of it."""
@@ -93,14 +93,14 @@ class Demonstrations(abc.ABC):
         return self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
 
     def asked(self, rng: np.random.Generator, seed: Any, rate: float, wrong: Any) -> Task:
-        """Of some variations of `seed` of each depth, that which is solved nearest to `rate`."""
+        """Among variations of `seed` of each depth, the one with success rate nearest to `rate`."""
         depths = [*range(1, self.dial.max_depth + 1)] * _TRIED
         tasks = [self.draw(self.variation, rng, seed, depth) for depth in depths]
         chances = [np.prod(self.chances(self.dial.program(task), wrong)) for task in tasks]
         return tasks[int(np.argmin(np.abs(np.array(chances) - rate)))]
 
     def variation(self, rng: np.random.Generator, seed: Any, depth: int = 0) -> Any:
-        """A program similar to `seed`: another start, some calls kept, of `depth` calls or usually longer."""
+        """A program similar to `seed`: another start, some calls kept, `depth` calls or usually longer."""
         if not depth:
             step = int(rng.choice(4, p=_MORE_CALLS)) - 1
             depth = int(np.clip(len(seed.calls) + step, 1, self.dial.max_depth))
@@ -131,7 +131,7 @@ class Demonstrations(abc.ABC):
         return [things[i] for i in rng.permutation(len(things))[:count]]
 
     def chance(self, misunderstood: bool) -> float:
-        """The share of right ones, see `written`."""
+        """The chance of a right one, see `written`."""
         return self.dial.grasp if misunderstood else _RIGHT
 
     def written(self, rng: np.random.Generator, true: int, mistaken: int | None, any_of: Any) -> int:

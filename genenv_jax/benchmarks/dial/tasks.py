@@ -31,10 +31,10 @@ OPERATIONS = {
 # Tool names in renamed tasks.  They are not words of any language, so a model has no prior about them.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
-# At which tasks, in a word.
+# Whose success, in one word.
 _SOLVED = {OWN: "Solved", ALIKE: "Alike", RECENT: "Recent", ASKED: "Wanted"}
 _DEEPEST = 64  # calls of a task
-_MISSES = 10_000  # programs in a row that are not new, after which there are too few
+_MISSES = 10_000  # draws in a row without a new program: there are too few
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 # The numbers of a call, in the order in which a line has them: add(position, number) = result.
 _NUMBERS = {

@@ -3,7 +3,7 @@
 The environment holds the dial; docs/benchmarks.md has the rules.  A valid call is always made, whether the
 program asks for it or not, and an episode with a call that it does not ask for is lost, even if the dial
 reaches the same position.  The agent is not told: no reply depends on the program, so trying both branches of
-a choice does not pay.  The simulator writes the task with the result of each call behind it, "1 add 4
+a choice does not pay.  The simulator writes the task with the result of each call after it, "1 add 4
 [add(3, 4) at 2], 2 if even ... [multiply(2, 3) at 1]", and an interpreter must get the same.
 """
 
@@ -110,7 +110,7 @@ class DialTurns(DialTasks):
         return {f"{operation} {n}" for operation, _, n in _calls(task)}
 
     def canonical(self, task: Task) -> str:
-        """The start and what each step does at every position, however its test is put."""
+        """The start and what each step does at every position, however its test is worded."""
         program, parts = self.program(task), []
         for call in program.calls:
             sides = (call.otherwise, call.call) if isinstance(call, Choice) else (call, call)
