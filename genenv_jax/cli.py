@@ -132,7 +132,7 @@ def find_config(path: str) -> str:
 def _find_configs(argv: Sequence[str]) -> list[str]:
     """The command-line arguments, with --config's path replaced by the one from `find_config`.
 
-    A first argument that is no flag is the path too, if there is no --config.
+    If there is no --config, a first argument that is not a flag is the path.
     Raises ValueError if --config names a file that does not exist; the message lists existing ones.
     """
     named = {argument.partition("=")[0] for argument in argv}.intersection(_FLAGS)

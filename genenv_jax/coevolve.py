@@ -1,10 +1,10 @@
 """Algorithm 1 of arXiv 2512.19682: trains the agent and its simulator against each other.
 
-All random numbers come from streams keyed by (seed, name, epoch), and everything else that an epoch, or the
-rest of one, depends on is in the checkpoint before it, so a resumed run repeats an interrupted one exactly.
+All random numbers come from streams keyed by (seed, name, epoch).  Everything else that an epoch, or the rest
+of one, depends on is in the checkpoint before it.  So a resumed run repeats an interrupted one exactly.
 
 For the same reason a run can have several processes.  Each executes all of this on the same data and makes
-the same decisions, its devices hold their shards of the arrays, and every process fetches all samples.  Only
+the same decisions.  Its devices hold their shards of the arrays, and every process fetches all samples.  Only
 the first process writes files.
 """
 
@@ -49,10 +49,10 @@ class Coevolution:
     Args:
       config: checked configuration.
       workdir: made if missing; an interrupted run in it is resumed.
-      weights: False: the players have shapes and no values, for a dry run.
+      weights: False: the players have shapes but no values, for a dry run.
     Attributes:
       host: the model and its devices.
-      mesh: of the devices.
+      mesh: the devices' mesh.
       session: workdir, records, checkpoints, clock and signals.
       agent, simulator: the players.
       source: provides an epoch's tasks.
@@ -135,7 +135,7 @@ class Coevolution:
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0.
 
-        It has `simulator.updates_per_epoch` rounds, numbered from 0 in the first epoch on.
+        It has `simulator.updates_per_epoch` rounds, numbered from 0 across epochs.
         """
         session, rounds = self.session, self.config.simulator.updates_per_epoch
         number, before = session.begun.get("round", (epoch * rounds, 0))

@@ -30,7 +30,7 @@ from genenv_jax.run.workdir import RunSettings
 from genenv_jax.system.ownership import RUN, refuse_other
 from genenv_jax.tasks.sources import TasksConfig
 
-# What needs less memory, in the order in which it is tried.
+# Settings that need less memory, in the order in which they are tried.
 _SMALLER: tuple[Mapping[str, Any], ...] = (
     {"memory.moments": "bfloat16"},
     {"memory.moments": "bfloat16", "memory.offload": "player"},
@@ -79,7 +79,7 @@ def _epochs(config: Config, run: Coevolution) -> str:
 
 
 def _attempted(config: Config, run: Coevolution) -> int:
-    """Most tasks that the agent attempts in an epoch."""
+    """Maximum tasks that the agent attempts in an epoch."""
     return run.mixture.most + (config.simulator.updates_per_epoch - 1) * run.mixture.asked
 
 
@@ -117,7 +117,7 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
 
 
 def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> tuple[str, float]:
-    """In words, and in bytes, what each device holds in the largest phase beside temporaries of programs."""
+    """What each device holds in the largest phase besides programs' temporaries, in words and in bytes."""
     bases, default = 2 if config.separate_start else 1, jax.devices()[0].default_memory().kind
 
     def held(phase: str) -> collections.Counter[str]:
@@ -158,11 +158,11 @@ def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None =
 
     It trains nothing, leaves no files, and neither reads nor fetches weights.  Fixed tasks are not made.  A
     given model is not fine-tuned; one that the run would make is made untrained in a temporary directory.
-    "too large" is there only where it does not fit, and names settings with which it would.
+    "too large" is present only if the run does not fit, and names settings that would.
 
     Args:
-      workdir: of the run; if it exists, its settings are compared, and the text includes the run's progress.
-      memory: bytes of a device; None: of one here.
+      workdir: the run's; if it exists, its settings are compared, and the text includes the run's progress.
+      memory: bytes of a device; None: this machine's.
     Raises what the run would raise before its first epoch.
     """
     if workdir is not None and workdir.exists():

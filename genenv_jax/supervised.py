@@ -57,7 +57,7 @@ from genenv_jax.system.signals import held
 from genenv_jax.system.user_cache import user_cache
 from genenv_jax.trainers.warm_start import fine_tune, train
 
-# Increase when the training of made models, or of given ones, changes, so that cached ones are rebuilt.
+# Increase when the training of made or given models changes, so that cached ones are rebuilt.
 _MADE, _TUNED = 4, 4
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
@@ -353,7 +353,7 @@ def main() -> None:
     """The command; see the module's docstring."""
     with cli.one_line_errors():
         config = validate(flags.FLAGS.config)
-        signals.resumes.set(bool(config.model.path))  # only those have checkpoints
+        signals.resumes.set(bool(config.model.path))  # only given models have checkpoints
         if config.model.path and not config.warm_start.steps:
             raise ValueError("config.warm_start.steps = 0: expected some, or the model would stay as it is")
         with _new(pathlib.Path(flags.FLAGS.out)) as out:

@@ -15,7 +15,7 @@ from genenv_jax.benchmarks import data_files
 from genenv_jax.datasets import download
 
 _VERSIONS = {"bfcl": ("v4", "v3")}  # the first is what the bare name means
-# Files that readers do without; it makes fewer splits.
+# Optional files; without them there are fewer splits.
 _OPTIONAL = ("HEAD/postprocess/example_evaluation.jsonl",)
 
 

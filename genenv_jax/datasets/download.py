@@ -25,7 +25,7 @@ class _TooSlow(Exception):
 def download(name: str, paths: Collection[str], directory: pathlib.Path) -> None:
     """Downloads those of the benchmark's files `paths` that are not below `directory`.
 
-    Raises OSError if a file cannot be had, and ValueError if it is not what was published.
+    Raises OSError if a file cannot be fetched, and ValueError if it is not what was published.
     """
     with requests.Session() as session:
         for source in data_files.sources(name):
@@ -41,7 +41,7 @@ def download(name: str, paths: Collection[str], directory: pathlib.Path) -> None
 
 
 def _fetch(session: requests.Session, source: data_files.Source) -> bytes:
-    """A published file.  No server makes it longer than the table says, or the wait endless."""
+    """A published file; reading stops beyond its listed size, or after `_SECONDS`."""
     content = bytearray()
     request = {"stream": True, "timeout": _SILENCE, "headers": {"Accept-Encoding": "identity"}}
     try:

@@ -26,10 +26,10 @@ class Tasks(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     VERSION = tfds.core.Version("1.0.0")
 
     def __init__(self, name: str, version: str, directory: pathlib.Path, data_dir: str | None = None):
-        """What prepares the data set from the benchmark's files in `directory`.
+        """Builds the data set from the benchmark's files in `directory`.
 
         Args:
-          version: of the benchmark, if its reader takes one, else "".
+          version: the benchmark's, if its reader takes one, else "".
           data_dir: None uses $TFDS_DATA_DIR, by default ~/tensorflow_datasets.
         """
         self.name = f"genenv_{name}"

@@ -39,7 +39,7 @@ def evaluate_agent(
     """Lets the chat model of each mode answer the tasks, scores the answers, and writes the files.
 
     Args:
-      model: the name of what answers.
+      model: its name, for the results.
     Returns:
       the metrics by name: "value"; "low" and "high" if there is an interval; and for a share "tasks", the
       number of tasks it covers.  {} on all processes but the first.

@@ -222,8 +222,7 @@ class HeldOut:
     def reroll(self, epoch: int, fresh: Sequence[Generation]) -> None:
         """Measures the success rates of some fresh tasks again, by rollouts that nothing else depends on.
 
-        The p̂ of kept tasks are biased towards alpha, since tasks are selected by them; these rates are
-        not.
+        The p̂ of kept tasks is biased towards alpha, since tasks are selected by it; these rates are not.
         """
         count, session = min(self._config.reroll, len(fresh)), self._session
         if not count:

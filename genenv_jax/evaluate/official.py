@@ -1,4 +1,4 @@
-"""Answers in the files of the official evaluators, both ways; `Benchmark.official_row` says which exist."""
+"""Writes and reads answers in the official evaluators' files; `Benchmark.official_row` says which exist."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_official(
 def read_official(
     benchmark: Benchmark, tasks: Sequence[Task], path: pathlib.Path
 ) -> tuple[dict[str, str], int]:
-    """Reads the answers in a file, or in all .json and .jsonl files of a directory and those in it.
+    """Reads the answers in a file, or in all .json and .jsonl files below a directory.
 
     Returns:
       task id to answer, for those of `tasks` that are there, and how many lines are for other tasks.

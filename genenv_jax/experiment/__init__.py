@@ -1,1 +1,1 @@
-"""Arms × seeds: what a suite runs, and how.  `genenv experiment` does it and then reports."""
+"""Arms × seeds: what a suite runs, and how.  `genenv experiment` runs it and then reports."""

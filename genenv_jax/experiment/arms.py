@@ -20,7 +20,7 @@ import difflib
 
 from ml_collections import ConfigDict
 
-# The simulator writes all tasks, and a record's weight is its reward's alone, however common it is.
+# The simulator writes all tasks, and a record's weight depends on its reward alone, not its skills.
 _REWARD_ALONE = {"simulator.mixture": 0.0, "simulator.coverage": 0.0}
 # It stays the initial simulator.
 _FROZEN = {"simulator.train": False, "simulator.mixture": 0.0, "simulator.updates_per_epoch": 1}
@@ -47,7 +47,7 @@ ARMS: dict[str, dict[str, object]] = {
         "simulator.rwr_temperature": 0.0,
         "curriculum.k_min": 1.0,
     },
-    # The simulator is asked for tasks of the target success rate, and learns from what they turned out to be.
+    # The simulator is asked for tasks at the target success rate, and learns from their measured rates.
     "hindsight": {
         "simulator.method": "hindsight",
         "simulator.coverage": 0.0,

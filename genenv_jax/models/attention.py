@@ -26,14 +26,14 @@ from genenv_jax.typing import Array
 
 Segment = tuple[Array, Array, Array]  # keys, values, mask
 
-# Most scores per prompt and head at a time on the plain path: 4 MiB in float32.
+# Maximum scores per prompt and head at a time on the plain path: 4 MiB in float32.
 _MAX_SCORES = 2**20
 
 
 class SlidingWindow(NamedTuple):
     """The sliding window of a layer that may have one.
 
-    local: whether it has, a scalar that may be traced.  size: how many tokens a query then sees, its own
+    local: whether it has one, a scalar that may be traced.  size: tokens that a query then sees, its own
     included.  places: for each past segment, the position of each key, int32 broadcastable to (b, g, t, s)
     and negative where there is none.  Together they are all positions before the new tokens.
     """
@@ -74,8 +74,8 @@ def causal_attention(
       past: earlier segments, as in `attend`.  The kernels take only segments that the group shares and
         that are masked by key; others use the plain path.
       implementation: "xla", "splash" or "cudnn".
-      window: None: a query sees all tokens before it.  The masks of `past` already say what this hides
-        there.  "cudnn" knows no windows and takes the plain path.
+      window: None: a query sees all tokens before it.  The masks of `past` already apply it.  "cudnn"
+        does not support windows and takes the plain path.
     Returns:
       (b, g, t, n, h).
     Raises:
@@ -131,7 +131,7 @@ def _join(past: list[Segment], b: int) -> SharedPast | None:
 
 
 def _in_order(past: SharedPast) -> SharedPast:
-    """A past with positions for a mask: its keys in their order, behind those that are hidden."""
+    """Sorts a past whose mask holds positions: visible keys in order, behind hidden ones."""
     order = jnp.argsort(past.valid, axis=1)
     k, v, places = (jax.vmap(lambda row, at: row[at])(x, order) for x in past)
     return SharedPast(k, v, places >= 0)
@@ -156,7 +156,7 @@ def _causal(queries: Array, t: int, window: Array | int | None) -> Array:
 def _blocked_attention(
     q: Array, k: Array, v: Array, past: list[Segment], window: Array | int | None, block: int
 ) -> Array:
-    """The same, one block of queries at a time; each block is recomputed in the backward pass."""
+    """Plain attention, one block of queries at a time; the backward pass recomputes each block."""
     b, g, t, n, h = q.shape
     blocks = math.ceil(t / block)
 

@@ -10,8 +10,8 @@ The rows of a group become one sequence of queries, so that their prompt is read
 This mask is known when the program is traced.  Prompt lengths are not, so a prompt's padding gets a
 different segment id than the queries.
 
-With a sliding window the prompt's tokens end where the rows begin, whatever their number, so that also the
-window is known then: a band in each part.
+With a sliding window the prompt's tokens end where the rows begin, whatever their number.  So the window is
+known then too: a band in each part.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def splash_attention(
       past: shared by the group, or None.  With a window, its tokens are in order, behind all padding.
       interpret: run the kernel as plain JAX operations, for machines without a TPU.
       window: how many tokens a query sees, its own included, if `local`, a boolean scalar; None: all.
-      max_block: most queries, and most keys, in a block; a multiple of 128.
+      max_block: maximum queries, and keys, in a block; a multiple of 128.
     Returns:
       (b, g, t, n, h) in q's dtype; scores and softmax are float32.
     """

@@ -17,7 +17,7 @@ _REQUIRED = (
     "num_hidden_layers",
     "num_attention_heads",
 )
-# The largest sizes that are believed, far above those of published models.
+# The largest sizes accepted, far above those of published models.
 _COUNTS = {
     "vocab_size": 2**24,
     "hidden_size": 2**17,
@@ -32,7 +32,7 @@ _COUNTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Layers whose attention reaches back a few tokens only ("local" layers).
+    """Layers whose attention reaches back only a few tokens ("local" layers).
 
     Attributes:
       size: how many tokens a query sees, its own included.
@@ -51,7 +51,7 @@ class TransformerConfig:
 
     `qk_norm` normalises queries and keys over each head before they are rotated.  `query_scalar` replaces
     the head's width in the scale of the scores.  `window`: the layers with a sliding window; None: none.
-    `activation` is "silu" or "gelu" (its tanh form).  `post_norms` normalises also what attention and MLP
+    `activation` is "silu" or "gelu" (its tanh form).  `post_norms` also normalises what attention and MLP
     add, `norm_offset` makes the factor of all norms 1 + scale, and `scale_embedding` multiplies embeddings
     by the root of their width.
     `dtype` is the dtype of activations and matrix products; parameters keep their stored dtype and are
@@ -188,7 +188,7 @@ class Family:
       qk_norm: see `TransformerConfig`.
       gemma: the options that only Gemma 3 uses.
       sliding_window: the family may limit attention to a window, which is supported for Gemma alone.
-      defaults: what transformers assumes where config.json does not say.
+      defaults: transformers' values where config.json has none.
     """
 
     architecture: str
@@ -239,7 +239,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json of a known family with what transformers assumes where it does not say."""
+    """A known family's config.json, with transformers' defaults for missing values."""
     defaults = FAMILIES[config["model_type"]].defaults
     return {**config, **{k: v for k, v in defaults.items() if config.get(k) is None}}
 

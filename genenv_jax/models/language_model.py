@@ -86,7 +86,7 @@ class LanguageModel:
       eos_ids: token ids that end a completion; the first is the one to write.
       pad_id: token id that fills unused positions; never used to tell padding from text.
       path: the directory.
-      thinking: what the chat template is told to do, if it can switch thoughts on and off.
+      thinking: whether the chat template should switch thoughts on, if it can.
     """
 
     config: TransformerConfig
@@ -107,7 +107,7 @@ class LanguageModel:
         Args:
           path: directory or hub id, see `huggingface.resolve`.
           thinking: see `ModelConfig`.
-          options: dtype, remat and unroll_layers of `TransformerConfig`.
+          options: see `TransformerConfig.from_huggingface`.
         Raises:
           FileNotFoundError: the directory, its configuration or its tokenizer is missing.
           ValueError: a file is damaged, the architecture is not supported, there is no end token,
@@ -312,13 +312,13 @@ class LanguageModel:
     ) -> tuple[list[dict[str, str]], list[str], str]:
         """The messages as the template takes them, with placeholders for control tokens in their contents.
 
-        Also returns the texts behind the placeholders, by their numbers, and the word that placeholders begin
-        with.  Raises ValueError for a malformed message.
+        Also returns the texts behind the placeholders, by their numbers, and the placeholders' prefix.
+        Raises ValueError for a malformed message.
 
         Args:
           messages: as in `encode_messages`.
-          hide_answers: replaces whole answers, so that the template cannot treat them by what they say: what
-            a model wrote is kept as tokens, even thoughts that the template would drop.
+          hide_answers: replaces whole answers, so that the template cannot react to their content: a model's
+            tokens are kept, even thoughts that the template would drop.
         """
         if not self.tokenizer.chat_template:
             raise ValueError(
@@ -342,7 +342,7 @@ class LanguageModel:
         hidden: list[str] = []
         for message in marked:
             whole = hide_answers and message["role"] == "assistant"
-            # Only these parts: a template may change the rest, such as quote a result as JSON.
+            # Only these parts: a template may change the rest, e.g. quote a result as JSON.
             for part in [message["content"]] if whole else self._control_tokens:
                 if whole or part in message["content"]:
                     placeholder = f"{secret}:{len(hidden)}:"
@@ -444,9 +444,9 @@ class LanguageModel:
 
 
 def results_as_users(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Messages in which results of calls are the user's, except those with a "tool_call_id".
+    """Gives results of calls the user's role, except those with a "tool_call_id".
 
-    They form one message with the user's messages beside them: templates may insist that roles alternate.
+    They are merged with adjacent user messages: templates may insist that roles alternate.
     """
     said: list[Mapping[str, Any]] = []
     after_result = False

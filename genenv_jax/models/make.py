@@ -49,7 +49,7 @@ class MakeConfig(Settings):
     cache_dir: str = ""
 
     def shape(self) -> dict[str, int]:
-        """What decides about the model."""
+        """What defines the model."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k != "cache_dir"}
 
 
@@ -131,7 +131,7 @@ def make_model(
       directory: where to write; replaced as a whole if it exists.
       texts: training texts of the tokenizer.
       c: its shape; at least 259 tokens (256 bytes and three control tokens).
-      seed: of the weights.
+      seed: seeds the weights.
     """
     if c.vocab_size < 259:
         raise ValueError(f"model.make.vocab_size = {c.vocab_size}: expected at least 259")

@@ -23,7 +23,7 @@ def target_platform() -> str:
 
 
 def device_memory() -> int:
-    """Bytes for the arrays of one local device; CPU devices share what the machine lets this process have."""
+    """Bytes for the arrays of one local device; CPU devices share the memory available to this process."""
     devices = jax.local_devices()
     stats = devices[0].memory_stats() or {}
     if devices[0].platform != "cpu" and "bytes_limit" in stats:
@@ -39,11 +39,11 @@ def device_memory() -> int:
 
 
 def check_memory(what: str, needed: float, advice: str = "") -> None:
-    """Raises ValueError if a device has less than the `needed` bytes.  advice: what takes less."""
+    """Raises ValueError if a device has fewer than `needed` bytes.  advice: how to need less."""
     if needed > (there := device_memory()):
         raise ValueError(f"{what}: {size_text(needed)} on each device, which has {size_text(there)}{advice}")
 
 
 def size_text(count: float) -> str:
-    """A number of bytes for people."""
+    """A human-readable number of bytes."""
     return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"

@@ -109,9 +109,9 @@ def read_local_theta(config: Mapping[str, Any]) -> float:
 
 
 def spell_rope(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a config.json that say in both spellings what `read_rope` finds in it.
+    """The entries of a config.json that state in both spellings what `read_rope` finds in it.
 
-    transformers 4 takes no notice of "rope_parameters", and would rotate by its default instead.
+    transformers 4 ignores "rope_parameters", and would rotate by its default instead.
     """
     theta, scaling = read_rope(config)
     given = _by_layer(config, FULL) or config.get("rope_scaling") or {}

@@ -1,6 +1,6 @@
 """Tries a chat template where it can do no harm.
 
-A template is a program of the model's authors.  Its sandbox keeps it from files and code, but not from
+A template is a program by the model's authors.  Its sandbox keeps it from files and code, but not from
 endless loops or from filling memory, and a single computation cannot be interrupted.  So it is first rendered
 once, for ordinary conversations, in a process of its own with limits.
 """
@@ -48,10 +48,10 @@ def _conversations() -> list[dict[str, Any]]:
 def check(path: pathlib.Path, written: Any, trusted: str = "") -> None:
     """Raises ValueError if a template takes too much time, memory or room for ordinary conversations.
 
-    Errors of its own are for whoever uses it.
+    Errors that it raises are ignored here.
 
     Args:
-      path: of the model, for the message.
+      path: the model's, for the message.
       written: a tokenizer's template, or templates by name.
       trusted: a template that is not tried.
     """

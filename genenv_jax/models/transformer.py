@@ -214,15 +214,15 @@ REMAT_POLICIES = {
 
 
 class DecoderLayer(nn.Module):
-    """One pre-norm block, also with norms behind if `post_norms`.
+    """One pre-norm block; `post_norms` adds norms after attention and MLP.
 
     Its signature is what `nn.scan` needs: carry first, then scanned inputs.
 
     The carry is a tuple of streams, each a (b, g or 1, t, d) run of tokens.  A stream attends to the
     context and to the streams before it.  With two streams in one layer, sharded weights are gathered
-    once and get one gradient.  `local` says whether it is a layer with a sliding window; None: no layer
-    is.  If some are, `ropes` are a pair, for layers without a window and for those with one, and `masks`
-    the places of the keys and the masks of layers with one.
+    once and get one gradient.  `local` says whether the layer has a sliding window; None: no layer has.
+    If some have, `ropes` is a pair, for layers without and with a window, and `masks` holds the places
+    of the keys and the masks of layers with one.
     """
 
     config: TransformerConfig

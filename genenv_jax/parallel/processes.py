@@ -47,7 +47,7 @@ def sigterm_handler(handler: Any = None) -> Any:
 
 
 def process_count() -> int:
-    """Number of processes of the run.  Unlike JAX's own, it does not start the devices if there is one."""
+    """Number of processes of the run.  Unlike JAX's own, it starts no devices in a single-process run."""
     return jax.process_count() if jax.distributed.is_initialized() else 1
 
 

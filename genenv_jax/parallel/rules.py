@@ -197,7 +197,7 @@ def cast_params(params: Params, config: TransformerConfig) -> Params:
     return traverse_util.unflatten_dict(flat)
 
 
-@functools.partial(jax.jit, static_argnames="config")  # it would copy what it returns unchanged
+@functools.partial(jax.jit, static_argnames="config")  # jit would copy arrays returned unchanged
 def _cast(params: Params, config: TransformerConfig) -> Params:
     flat = traverse_util.flatten_dict(params)
     cast = {path: x.astype(_used_dtype(path, config)) for path, x in flat.items()}

@@ -56,7 +56,7 @@ def make_benchmark(
     """The benchmark that `config.benchmark` names, with its options.
 
     Args:
-      config: of the run; the chat template of `config.model.path` decides whether it can show tools.
+      config: the run's; the chat template of `config.model.path` decides whether it can show tools.
       need_seeds: whether seed tasks are required.
       server: whether a server answers, which takes tools separately from the messages; `config.model.path`
         then matters only if it is a model that was made here.
@@ -87,7 +87,7 @@ class ModelOnMesh:
     Attributes:
       model: the model that both players start from.
       mesh: None on one device, which needs no constraints or shardings.
-      weights: False: parameters have shapes and no values, as for a dry run.
+      weights: False: parameters have shapes but no values, as in a dry run.
     """
 
     model: LanguageModel
@@ -192,12 +192,12 @@ def make_players(
 
     Args:
       host: the model that both start from, or the agent.
-      simulators: the simulator's, if it starts from another.
+      simulators: the simulator's model, if it differs.
     Raises:
       ValueError: weights, moments and the agent's cache do not fit.
     """
     dtype, learns = jnp.dtype(config.model.dtype), config.trains_simulator
-    # What each parameter takes while the agent samples, at least.
+    # Minimum bytes per parameter while the agent samples.
     kept = dtype.itemsize * (1 if simulators is None else 2)
     trained = 4 + 2 * jnp.dtype(config.memory.moments).itemsize
     each = kept if config.lora.rank else 4
@@ -298,7 +298,7 @@ def make_policy(config: Config, host: ModelOnMesh, params: Params, *sampling: An
 
 
 def make_adapters(host: ModelOnMesh, seed: int, number: int) -> Params:
-    """New adapters of an adapted model; players use number 0 and 1, a warm start 2."""
+    """New adapters of an adapted model; players use numbers 0 and 1, a warm start 2."""
     config = host.model.config
     shardings = host.shardings(config)
     shardings = None if shardings is None else split(shardings)[1]

@@ -51,8 +51,8 @@ class Conversations:
 
         Args:
           samples: episodes per task.
-          max_concurrent: most episodes open at a time; with more tasks than that, they are closed again.
-          longest: most tokens of an opening.
+          max_concurrent: maximum episodes open at a time; with more tasks than that, they are closed again.
+          longest: maximum tokens of an opening.
         """
         prompts: list[list[int]] = []
         for start in range(0, len(self._tasks), max_concurrent):

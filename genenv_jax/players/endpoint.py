@@ -80,10 +80,10 @@ class Endpoint:
         restarts of a command share one budget.  Requests in flight when it is spent are still paid for.
       api_key: None reads $OPENAI_API_KEY.
       thinking: lets the model think, by the template's switch `enable_thinking`, as vLLM and SGLang take it
-        (`chat_template_kwargs`).  False sends nothing, and the server's default counts.
+        (`chat_template_kwargs`).  False sends nothing, and the server's default applies.
     Raises:
       EndpointError: the `openai` package is missing, or the model is empty.
-      ValueError: the URL is none; or the cache is damaged, and the message names the line.
+      ValueError: the URL is invalid, or the cache is damaged; the message names the line.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Endpoint:
         return _wait(self._client.chat.completions.create(**request, **{_NEWER: longest}))
 
     def _without_key(self, text: str) -> str:
-        """A server's text without the key, which some repeat."""
+        """Removes the key, which some servers repeat."""
         return text if len(self._key) < SHORTEST else text.replace(self._key, "(the key)")
 
     def usage(self) -> dict[str, int]:
@@ -228,7 +228,7 @@ class Endpoint:
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """An event loop in its own thread: there an exchange can be given up wherever it stands."""
+    """An event loop in its own thread, so that an exchange can be cancelled at any point."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="endpoint", daemon=True).start()
     return loop
@@ -239,7 +239,7 @@ def _wait(exchange: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _root(error: BaseException | None) -> str:
-    """What the first of a chain of errors says, or its name."""
+    """The message or name of the root error in a chain."""
     said = ""
     while error is not None:
         said = str(error) or said or type(error).__name__
@@ -254,7 +254,7 @@ async def _list_models(client: Any) -> None:
 def _bounded_client(make: Callable[..., Any]) -> Any:
     """A client that limits each exchange to its timeout as a whole, and its response to `_LONGEST` bytes.
 
-    The timeouts of the HTTP library begin anew with each byte that arrives.
+    The HTTP library's own timeouts restart with each byte that arrives.
 
     make: the client class of whichever HTTP library the `openai` package uses.
     """
@@ -351,16 +351,16 @@ def _called(answer: str) -> tuple[str, list[dict[str, str]]]:
             calls.append({name: call[name] for name in ("name", "arguments")})
         except (ValueError, LookupError, TypeError, RecursionError):
             return answer, []
-        # Arguments of a call that the model wrote as text are seldom a string.
+        # A call that the model wrote as text seldom has string arguments.
         if after or not all(isinstance(part, str) for part in calls[-1].values()):
             return answer, []
     return said, calls
 
 
 def _structured(messages: Sequence[Message]) -> list[Mapping[str, Any]]:
-    """Messages with calls that came as `tool_calls` in that form again, if each of them has its result.
+    """Turns calls that came as `tool_calls` back into them, if each of them has its result.
 
-    Other results are the user's.
+    Other results are left alone.
     """
     structured: list[Mapping[str, Any]] = []
     ids: list[str] = []  # of the calls whose results follow
@@ -396,7 +396,7 @@ def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _count(tokens: Any) -> int:
-    """A token count reported by a server; 0 if it is not a positive integer, or not a possible one."""
+    """A token count reported by a server; 0 if it is not a plausible positive integer."""
     return tokens if type(tokens) is int and 0 < tokens < _MAX_COUNT else 0
 
 

@@ -36,7 +36,7 @@ class TrainState(NamedTuple):
 def init_state(params: Params, optimizer: optax.GradientTransformation, *, copy: bool = True) -> TrainState:
     """A new state, whose moments are sharded like the parameters.
 
-    Updates donate the state: without `copy`, the first update destroys `params`.  Abstract parameters, as of
+    Updates donate the state: without `copy`, the first update destroys `params`.  Abstract parameters, as in
     a dry run, make an abstract state.
     """
     if copy:
@@ -74,7 +74,7 @@ def state_shardings(params: Params, shardings: Params, optimizer: optax.Gradient
 
 
 def _map_moments(moments: Callable, others: Callable, opt_state: Any, params: Params) -> Any:
-    """Applies `moments` to each tree of the parameters' structure in `opt_state`, `others` to the rest."""
+    """Applies `moments` to each tree with the parameters' structure in `opt_state`, `others` to the rest."""
     structure = jax.tree.structure(params)
 
     def like_params(x) -> bool:
@@ -92,7 +92,7 @@ def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
 
 
 def minibatches(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    """As few parts of `rows` as possible, none above `size` and none more than one row above another."""
+    """Splits `rows` into the fewest parts of at most `size`, whose lengths differ by at most one."""
     return np.array_split(rows, max(1, -(-len(rows) // size)))
 
 
@@ -150,11 +150,11 @@ def make_grpo_step(
     micro_batches: int = 1,
     longest: int = 1,
 ) -> Callable[[TrainState, Params, GRPOBatch], tuple[TrainState, dict[str, Array]]]:
-    """A jitted step of a policy gradient by a loss of `losses.LOSSES`; the state is donated.
+    """A jitted policy-gradient step with a loss from `losses.LOSSES`; the state is donated.
 
-    b must be a multiple of `micro_batches`.  longest: most tokens of a completion, for "dr_grpo".
+    b must be a multiple of `micro_batches`.  longest: maximum tokens of a completion, for "dr_grpo".
 
-    A mini-batch with k groups of b moves the parameters k / b as far, whatever the optimiser's normalisation:
+    A mini-batch with k of b groups moves the parameters k / b as far, whatever the optimiser's normalisation:
     every group has the same weight.
     """
 

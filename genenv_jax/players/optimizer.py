@@ -58,7 +58,7 @@ def make_optimizer(
     moments: str = "float32",
     grad_clip: float = 1.0,
 ) -> optax.GradientTransformation:
-    """AdamW (Loshchilov and Hutter, 2019); biases and norm scales are decayed too, as by torch's.
+    """AdamW (Loshchilov and Hutter, 2019); biases and norm scales are decayed too, as in torch.
 
     Args:
       learning_rate: the highest of the schedule.

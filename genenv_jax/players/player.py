@@ -56,7 +56,7 @@ class PlayerConfig(Settings):
         raise NotImplementedError
 
     def group_sizes(self, packed: bool) -> tuple[int, ...]:
-        """Ascending numbers of completions per prompt in updates; packed: fewer than all if these suffice."""
+        """Ascending numbers of completions per prompt in updates; packed: also fewer, if these suffice."""
         return (self.draws[0],)
 
 
@@ -70,13 +70,13 @@ def recomputes(dtype: str) -> bool:
 
 
 class Reference:
-    """The model that both players start from, or one of them; it is never trained.
+    """The model that one or both players start from; it is never trained.
 
     It is the reference policy of their KL terms and, under LoRA, their base.
 
     Args:
       params: its parameters, in the compute dtype.
-      config: of the decoder, without adapters.
+      config: the decoder's, without adapters.
     """
 
     def __init__(self, params: Params, config: TransformerConfig):
@@ -205,8 +205,8 @@ class Player:
         """Functions that compile an update, for every planned shape.
 
         Args:
-          step: jitted, of (state, frozen, mini-batch).
-          empty_batch: its mini-batch from blank rollouts; runs what scores them.
+          step: jitted; takes (state, frozen, mini-batch).
+          empty_batch: makes its mini-batch from blank rollouts, scoring them.
         """
         empty: list[tuple] = []
 

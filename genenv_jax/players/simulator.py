@@ -70,7 +70,7 @@ class SimulatorConfig(PlayerConfig):
 
     @property
     def draws(self) -> tuple[int, float]:
-        return self.variations, 1.0  # the losses and the KL are of the policy that sampled
+        return self.variations, 1.0  # losses and KL refer to the policy that sampled
 
     def group_sizes(self, packed: bool) -> tuple[int, ...]:
         if self.asks:  # each record has its own prompt
@@ -138,7 +138,7 @@ class Simulator(Player):
         return Rollouts.concat(parts, axis=1)
 
     def sampled_tokens(self, generations: Rollouts) -> int:
-        """Tokens that models processed for `generate`: each of two writers reads the prompts."""
+        """Tokens that models processed for `generate`: each writer reads the prompts."""
         prompts = sum(map(len, generations.prompts))
         return generations.token_count + (len(self._samplers) - 1) * prompts
 
@@ -150,7 +150,7 @@ class Simulator(Player):
     def start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
         """(S, n, c) log-probs under the current simulator; 0 outside the rows `used`.
 
-        The sampler's log-probs, unless the initial simulator wrote some generations or `recomputes` is true.
+        The sampler's log-probs, unless `scores_start` is true.
         """
         if not self.scores_start:
             return generations.logprobs

@@ -47,7 +47,7 @@ def of_run(
     commit: str,
     role: str,
 ) -> dict[str, str]:
-    """The arguments of `Player.export` for what it writes beside the weights of a finished run.
+    """The arguments of `Player.export` for the files besides the weights of a finished run.
 
     Args:
       workdir: the run's workdir; its config.json and metrics.jsonl are read.

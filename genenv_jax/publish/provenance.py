@@ -33,7 +33,7 @@ _PACKAGES = (
 
 
 def made_with(config: Config, devices: Iterable[jax.Device] = ()) -> dict[str, str]:
-    """What a page says of how its numbers were made: no key and no name of a host.
+    """What a page says about how its numbers were made, without keys or host names.
 
     devices: those that computed them.
     """

@@ -1,4 +1,4 @@
-"""Recorded answers: why each one failed, their text, and those of two models side by side."""
+"""Recorded answers: why each one failed, their text, and two models' answers side by side."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from genenv_jax.results.html import macro_html
 
 _LONGEST, _SHORTEST = 6000, 300  # characters of one text
 _TEXTS = 8  # texts per item, roughly
-_CHOICES = 200  # most per filter
+_CHOICES = 200  # maximum per filter
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Browser:
 
 
 def spread(records: Sequence[T], kind_of: Callable[[T], Hashable]) -> list[int]:
-    """Indices of records, ordered so that any prefix has all kinds in numbers as equal as possible."""
+    """Indices of records, ordered so that any prefix holds all kinds as evenly as possible."""
     members: dict[Hashable, list[int]] = collections.defaultdict(list)
     for index, record in enumerate(records):
         members[kind_of(record)].append(index)

@@ -31,7 +31,7 @@ def verdicts(run: Run) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def shares(groups: Mapping[str, Sequence[Any]]) -> list[tuple[str, str, str]]:
-    """Name, size, and share of all: of all, if there are any, and of each group."""
+    """(name, size, share) of the whole, unless it is empty, and of each group."""
     sizes = [(name, len(of)) for name, of in groups.items()]
     total = sum(size for _, size in sizes)
     rows = [("all", total), *sizes] if total else sizes
@@ -39,7 +39,7 @@ def shares(groups: Mapping[str, Sequence[Any]]) -> list[tuple[str, str, str]]:
 
 
 def nearest_tasks(run: Run, targets: Sequence[float]) -> list[Mapping[str, Any]]:
-    """Of the first, a middle and the last epoch the task whose p̂ is nearest to each target, none twice."""
+    """For the first, a middle and the last epoch, the task whose p̂ is nearest to each target; none twice."""
     attempted: dict[int, list[Mapping[str, Any]]] = collections.defaultdict(list)
     for task in run.tasks:
         if p_hat_of(task) is not None:

@@ -234,7 +234,7 @@ def _lines(axes: Axes, arms: Arms, name: str) -> None:
         if band is not None:
             shift = 0.36 * (2 * index + 1 - len(curves)) / (2 * len(curves))
             axes.vlines(steps + shift, *band, color=style["color"], alpha=0.35, linewidth=0.9)
-    if axes.dataLim.ymax == 0:  # all of it
+    if axes.dataLim.ymax == 0:  # all zero
         axes.set_ylim(0, 1)
 
 

@@ -1,7 +1,7 @@
 """The pages of a run, of an evaluation and of a suite: each is one self-contained HTML file.
 
 Model text is escaped and truncated.  A page's Content-Security-Policy allows only its own script, by its
-hash, and no loads from anywhere.  A list that gets too long has its texts shortened, then items left out.
+hash, and no loads from anywhere.  If a list gets too long, its texts are shortened, then items left out.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from genenv_jax.results.untrusted import bounded
 from genenv_jax.run.jsonl import iter_jsonl, read_json, write_text
 from genenv_jax.run.metrics import number
 
-# Most HTML in a list: of generated tasks, of a run's held-out answers, of an evaluation's answers.
+# Maximum HTML in a list: of generated tasks, of a run's held-out answers, of an evaluation's answers.
 _TASKS_BYTES, _HELD_OUT_BYTES, _ANSWERS_BYTES = 4 * 2**20, 2 * 2**20, 8 * 2**20
-_MOST = 4000  # most generations considered
+_MOST = 4000  # maximum generations considered
 _EPISODE = 1000  # characters per answer
 _MODES = 8
 _VERDICTS = 40  # per group
@@ -48,7 +48,7 @@ def write_run_page(
     """Writes the page of a run, and returns its path.
 
     It holds the figures, the tables, the time spent per phase, the agent's answers to held-out tasks before
-    and after training, and a list to filter of the generated tasks with their rollouts and rejections.  The
+    and after training, and a filterable list of the generated tasks with their rollouts and rejections.  The
     lists have at most 6 MiB.
 
     Args:
@@ -85,7 +85,7 @@ def write_run_page(
 
 
 def _made(facts: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """What the macro "made" takes: facts, with what `provenance.made_with` found, and settings apart."""
+    """Arguments of the macro "made": facts, with what `provenance.made_with` found, and the settings."""
     found = {name: about[name] for name in ("command", "code", "machine") if name in about}
     shown = {name: of for name, of in (facts | found).items() if of is not None}
     shown = [(bounded(name, 100), bounded(of, 2000)) for name, of in shown.items()]

@@ -140,7 +140,7 @@ class Run:
 
     @property
     def accuracies(self) -> list[Metric]:
-        """Those that are accuracies."""
+        """Held-out accuracies."""
         return [metric for metric in self.held_out if metric.name == "accuracy"]
 
     @functools.cached_property
@@ -165,7 +165,7 @@ def load_run(workdir: str | os.PathLike[str], tasks: bool = True) -> Run:
     If a step or a task appears twice, only its last record counts.
 
     Args:
-      workdir: of `genenv_jax.main`.
+      workdir: from `genenv_jax.main`.
       tasks: whether tasks.jsonl is read; without it, `Run.tasks` is empty.
 
     Raises:

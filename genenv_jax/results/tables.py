@@ -87,7 +87,7 @@ def headline(run: Run) -> Table:
 
 
 def strata(run: Run) -> Table:
-    """Start, end and change of every held-out score that is no accuracy."""
+    """Start, end and change of every held-out score except accuracies."""
     rows = [
         start_end(run, str(metric), f"{metric.key}/{metric.name}")
         for metric in run.held_out

@@ -12,7 +12,7 @@ ADVANTAGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "group": lambda r: (r - r.mean()) / (r.std(ddof=1) + 1e-6),
     # Without it, as in Dr. GRPO (Liu et al., 2025).
     "centred": lambda r: r - r.mean(),
-    # Less the mean of the others (Ahmadian et al., 2024, RLOO).
+    # Minus the mean of the others (Ahmadian et al., 2024, RLOO).
     "rloo": lambda r: (r - r.mean()) * len(r) / (len(r) - 1),
     # By the mean, which is positive: the rarer a success, the more it counts (Tajwar et al., 2026, MaxRL).
     "maxrl": lambda r: (r - r.mean()) / r.mean(),

@@ -19,7 +19,7 @@ from genenv_jax.typing import Array
 
 
 class Inputs(NamedTuple):
-    """What a loss is given of a micro-batch: arrays (b, g, c), but advantages (b, g).
+    """A loss's inputs for a micro-batch: arrays (b, g, c), but advantages (b, g).
 
     logp, entropy: under the policy being trained.  old, ref: log-probs under the policy that sampled and the
     reference policy, None without a KL term.  mask: 1 at completion tokens.
@@ -34,10 +34,10 @@ class Inputs(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """What a loss knows of the whole mini-batch, so that micro-batches add up to one large batch.
+    """What a loss knows about the whole mini-batch, so that micro-batches add up to one large batch.
 
-    tokens, completions: numbers of tokens and of completions that are not empty.  room: most tokens that its
-    completions could have.
+    tokens, completions: numbers of tokens and of completions that are not empty.  room: maximum tokens that
+    its completions could have.
     """
 
     tokens: Array
@@ -47,7 +47,7 @@ class Constants(NamedTuple):
 
 
 def constants(mask: Array, longest: int, config: LossConfig) -> Constants:
-    """Of a mini-batch with this mask (b, g, c), whose completions may have `longest` tokens."""
+    """Constants of a mini-batch with this mask (b, g, c), whose completions may have `longest` tokens."""
     tokens = jnp.maximum(jnp.sum(mask), 1.0)
     completions = jnp.maximum(jnp.sum(jnp.any(mask > 0, axis=-1)), 1.0)
     return Constants(tokens, completions, mask.shape[0] * mask.shape[1] * longest, config)
@@ -74,7 +74,7 @@ def dr_grpo(x: Inputs, c: Constants) -> tuple[Array, dict[str, Array]]:
 
 
 def gspo(x: Inputs, c: Constants) -> tuple[Array, dict[str, Array]]:
-    """min(s A, clip(s, 1 - 3e-4, 1 + 4e-4) A), s the geometric mean of a completion's ρ; mean over these.
+    """min(s A, clip(s, 1 - 3e-4, 1 + 4e-4) A), mean over completions; s: geometric mean of a completion's ρ.
 
     Zheng et al. (2025, arXiv 2507.18071).
     """

@@ -28,7 +28,7 @@ def keep_freed_buffers() -> bool:
     pages of its temporaries, which takes a tenth of a small model's training time.  The price is that
     the process does not shrink below its peak.  Call this before any thread has started.
 
-    Returns whether it was done.  It is not with another C library, or if the environment already sets
+    Returns whether it was done: not with another C library, or if the environment already sets
     MALLOC_MMAP_MAX_.
     """
     if "MALLOC_MMAP_MAX_" in os.environ:

@@ -4,8 +4,8 @@ Each checkpoint contains digests of its files, which are checked before it is re
 
 A checkpoint is saved at the end of an epoch.  It holds both players' train states and, as JSON, the finished
 epochs, the curriculum, the settings, the number of rollouts, and the length and digest of every append-only
-file.  PRNG keys are not state: they derive from (seed, epoch, phase), so a repeated epoch draws the same.
-One within an epoch, in a directory of its own, also has what the epoch has gathered that is in no such file.
+file.  PRNG keys are not state: they derive from (seed, epoch, phase), so a repeated epoch repeats its draws.
+A mid-epoch checkpoint, in its own directory, also has what the epoch has gathered that is in no such file.
 
 In a multi-process run the directory is shared, every process writes and reads the shards on its devices, and
 all processes call all methods.
@@ -66,7 +66,7 @@ class Checkpoints:
     Args:
       directory: absolute path; made if missing.  Leftovers of a killed save are removed.
       keep: newest checkpoints to keep.
-      parts: for checkpoints within epochs, a number that `done` in `save` stays below.
+      parts: for mid-epoch checkpoints, a number that `done` in `save` stays below.
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int, parts: int = 1):
@@ -154,7 +154,7 @@ class Checkpoints:
           (states by name, host values).  A checkpoint that is damaged or does not fit is reported, and the
           previous one is tried.
         Raises:
-          ValueError: there are checkpoints, but none can be restored; not for those within epochs.
+          ValueError: there are checkpoints, but none can be restored; never for mid-epoch ones.
         """
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, dict(states))
         items = {name: ocp.args.StandardRestore(state) for name, state in abstract.items()}
@@ -219,10 +219,10 @@ class Checkpoints:
 
 
 def _say_errors_once() -> None:
-    """Keeps the storage layers from also printing every thread's errors, which they raise where it counts.
+    """Keeps the storage layers from also printing every thread's errors, which they raise anyway.
 
-    Orbax logs its errors, asyncio logs those of Orbax's tasks, and TensorStore prints that the event loop is
-    closed to which it would have reported a failed write.
+    Orbax logs its errors, and asyncio those of Orbax's tasks.  TensorStore prints that the event loop to
+    which it would have reported a failed write is closed.
     """
     logging.get_absl_logger().addFilter(_not_of_orbax)
     python_logging.getLogger("asyncio").addFilter(_not_of_its_tasks)
@@ -301,7 +301,7 @@ def _not_finite(states: Mapping[str, Any]) -> str:
 
 
 def _view(x: jax.Array) -> jax.Array:
-    """A new array on the same buffer, since an array caches its host copy once that was requested."""
+    """A new array on the same buffer, since an array caches its host copy once requested."""
     return jax.make_array_from_single_device_arrays(x.shape, x.sharding, [x])
 
 

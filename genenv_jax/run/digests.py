@@ -64,7 +64,7 @@ def check(directory: str | os.PathLike[str], part: int = 0, parts: int = 1, alon
 
     part, parts: with several processes, each reads every `parts`-th file, starting at number `part`.
     alone: no other files may lie beside them.
-    Raises ValueError, naming the file, if one is damaged, missing or strange, OSError if one cannot be read.
+    Raises ValueError, naming the file, if one is damaged, missing or unexpected, OSError if unreadable.
     """
     root = pathlib.Path(directory)
     sealed = read_json(root / NAME, "digests of the files beside it")

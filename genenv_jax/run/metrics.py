@@ -55,7 +55,7 @@ class MetricWriter(JsonLines):
           scalars: name to a number, or to a NumPy or JAX array of shape ().  NaN and infinities are
             written as null, and their names are listed under "nonfinite".
           tables: for the tracker only.
-          more: not for the tracker; values of JSON.
+          more: JSON values, not for the tracker.
         Raises:
           TypeError: a value is not a real scalar.
           ValueError: the step is not larger than the last one.
@@ -178,7 +178,7 @@ def cells(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _scalar(name: str, value: Any) -> int | float:
-    """Converts to a Python number; kind "V" are ml_dtypes' floats, such as bfloat16."""
+    """Converts to a Python number; kind "V" means ml_dtypes' floats, such as bfloat16."""
     array = np.asarray(value)
     if array.shape or array.dtype.kind not in "biufV":
         raise TypeError(

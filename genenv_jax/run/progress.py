@@ -160,7 +160,7 @@ class Phase:
     """One phase, as yielded by `Progress.phase`.
 
     Args:
-      live, task: what counts it.
+      live, task: count its units.
       line: shows a line, once a minute; None if the task is drawn.
     """
 
@@ -215,7 +215,7 @@ def _aligned(text: str, name: str) -> str:
 
 
 class _Quiet:
-    """A text stream that loses what it cannot write: it may be closed or broken.
+    """A text stream that drops what it cannot write: it may be closed or broken.
 
     Characters that its encoding lacks become "?".
     """

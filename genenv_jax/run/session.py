@@ -32,7 +32,7 @@ from genenv_jax.typing import PRNGKey
 
 T = TypeVar("T")
 
-_MOST = 10**6  # tasks of an epoch, at most
+_MOST = 10**6  # maximum tasks of an epoch
 
 
 class Stateful(Protocol):
@@ -57,7 +57,7 @@ class Trainable(Protocol):
 
 
 def _committed(x: jax.Array) -> jax.Array:
-    """The array on its devices for good; one without values, of a dry run, as it is."""
+    """The array, committed to its devices; one without values, of a dry run, is unchanged."""
     return x if isinstance(x, jax.ShapeDtypeStruct) else jax.device_put(x, x.sharding)
 
 
@@ -78,8 +78,8 @@ class Session:
     Every stateful part is registered once; `open` restores all of them from the last checkpoint.
 
     Args:
-      workdir: of the run; nothing is written there before `open`.
-      seed: of the run.
+      workdir: the run's; nothing is written there before `open`.
+      seed: the run's seed.
       epochs, rollouts, tokens: limits after which the run ends: epochs, rollouts of the agent, tokens of
         both players (0: no such limit).
       checkpoint: settings.
@@ -90,10 +90,10 @@ class Session:
         for forward and backward.  Held-out tasks, what is made before the first epoch, and padding do not
         count.
       files: the run's records, after `open`.
-      begun: what the parts of an epoch had stored in the checkpoint within it from which the run goes on, by
-        name; else empty.
+      begun: what the epoch's parts stored in the mid-epoch checkpoint from which the run continues, by name;
+        else empty.
       within: functions by which the parts of the current epoch store their state in such a checkpoint.
-      about: what pages say of the run beside its numbers; goes with the next line of timing.jsonl.
+      about: what pages say about the run besides its numbers; written in the next line of timing.jsonl.
     """
 
     files: RunFiles
@@ -144,7 +144,7 @@ class Session:
         """
         self._trackers = trackers
         self._stack.callback(trackers.close)  # runs last, as it may wait for a network
-        # At the ends of epochs, and the newest one within an epoch.
+        # Those at epoch ends, and the newest mid-epoch one.
         whole, parts = (self.workdir.absolute() / name for name in ("checkpoints", "within_epoch"))
         self._checkpoints = Checkpoints(whole, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
@@ -163,7 +163,7 @@ class Session:
             digests.update(check_files(self.workdir, host))
 
         states, found = {name: part.state for name, part in self._trained.items()}, None
-        # One of an epoch that was finished later is of no use.
+        # A mid-epoch checkpoint of a finished epoch is useless.
         if self._partial and self._partial.newest() >= self._checkpoints.newest():
             found = self._partial.restore(states, fits)
         if not found:
@@ -244,8 +244,8 @@ class Session:
     def batch(self, done: int) -> Iterator[None]:
         """The context of one of the agent's batches, after which a checkpoint is written if one is due.
 
-        It is also written if SIGTERM comes within the block; the run ends then.  Time and signals decide when
-        there is one, and no more.  Without `checkpoint.minutes` this does nothing.
+        It is also written if SIGTERM comes within the block; the run ends then.  Time and signals decide only
+        when one is written.  Without `checkpoint.minutes` this does nothing.
 
         done: tasks of the epoch that have been attempted at the block's end.
         """
@@ -282,7 +282,7 @@ class Session:
     def save(self, done: int = 0) -> None:
         """Saves a checkpoint asynchronously.
 
-        done: if it lies within an epoch, tasks of the epoch that have been attempted.
+        done: for a mid-epoch checkpoint, tasks of the epoch that have been attempted.
         """
         within = {"within": {name: state() for name, state in self.within.items()}} if done else {}
         if self._partial:  # one at a time

@@ -87,7 +87,7 @@ class RunClock:
     """Where a run's time goes, by epoch: phases, compilations and samplers.
 
     Args:
-      samplers, whose seconds of prefill and decoding are added up.
+      samplers: their prefill and decoding seconds are added up.
       rollouts: rollouts so far.
     """
 

@@ -205,7 +205,7 @@ class Trackers:
 
     Args:
       config: settings.
-      workdir: of the run.
+      workdir: the run's workdir.
       run: what W&B and Trackio show as its configuration.
     Attributes:
       samples: rows that a table should have; 0 if no tracker shows tables.

@@ -104,7 +104,7 @@ def lock(workdir: pathlib.Path) -> Iterator[None]:
 
     In a run with several processes, the first one holds the lock.
 
-    Raises ValueError, saying who holds it since when, if another run does, or whose it is otherwise.
+    Raises ValueError if another run holds it, saying which and since when, or if it is not a run's.
     """
     refuse_other(workdir, RUN, "--workdir")
     make_shared(workdir)
@@ -123,7 +123,7 @@ class RunSettings:
     If the file is missing or damaged, the newest checkpoint's copy replaces it.
 
     Args:
-      workdir: of the run.
+      workdir: the run's workdir.
       config: its settings, nested.
     Raises:
       ValueError: the workdir's run, or a process of this run, has other settings; the file is damaged and
@@ -219,16 +219,16 @@ _FOLDERS = ("held_out", "agent", "simulator", "agent_adapter", "simulator_adapte
 
 
 def _written(workdir: pathlib.Path) -> list[pathlib.Path]:
-    """What a run has written but for its checkpoints: records that are not empty, and folders."""
+    """What a run has written besides its checkpoints: records that are not empty, and folders."""
     records = (workdir / f"{name}.jsonl" for name in _RECORDS)
     folders = (workdir / name for name in _FOLDERS)
     return [p for p in records if p.exists() and p.stat().st_size] + [p for p in folders if p.exists()]
 
 
 def _check_checkpoints(workdir: pathlib.Path) -> None:
-    """Raises ValueError if a run was here, but not its checkpoints: to start anew would replace its files.
+    """Raises ValueError if a run's files are here, but not its checkpoints: a new run would replace them.
 
-    The folder is made before anything is written.
+    The checkpoints' folder is made before anything is written.
     """
     if (workdir / "checkpoints").exists():
         return
@@ -240,10 +240,10 @@ def _check_checkpoints(workdir: pathlib.Path) -> None:
 
 
 def set_aside(workdir: pathlib.Path) -> None:
-    """Moves what a run without a checkpoint has written away, if there are whole epochs, and says so.
+    """Moves away what a run without a checkpoint has written, if there are whole epochs, and says so.
 
     A run that was killed before its first checkpoint begins anew; one whose checkpoints were removed must not
-    take its records with it.
+    lose its records.
     """
     written = _written(workdir)
     if not {path.stem for path in written} & {"tasks", "d_env"}:
@@ -288,7 +288,7 @@ class RunFiles:
     lines of timing.jsonl are dropped.
 
     Args:
-      workdir: of the run.
+      workdir: the run's workdir.
       tracker: see `MetricWriter`.
       lengths: in bytes, by name; 0 for files without an entry.
       digests: of files up to there, by name, from `check_files`; files without an entry get new ones.

@@ -114,7 +114,7 @@ class Emitted(NamedTuple):
 
 
 def prepare(params: Params, *, config: TransformerConfig) -> Weights:
-    """Casts parameters to the compute dtype, which copies only others, and lays them out for decoding."""
+    """Casts parameters of other dtypes to the compute dtype, and lays all out for decoding."""
     params = rules.cast_params(params, config)
     return Weights(params, _for_steps(params, config))
 
@@ -347,7 +347,7 @@ def choose(weights, head, hidden, keys, step, config, options) -> tuple[Array, A
     logits = model.apply({"params": weights.params}, hidden, head, method="logits")
     logits = jnp.broadcast_to(logits, (*step.shape, logits.shape[-1]))
     # Reshard from a part of the vocabulary for all rows to the whole vocabulary for some rows, over
-    # "fsdp" first: done in one step, everything would be gathered.
+    # "fsdp" first: a single step would gather everything.
     for vocab in ("vocab", None):
         logits = nn.with_logical_constraint(logits, ("batch", "group", vocab))
     return next_token(logits, keys, step, options)

@@ -25,13 +25,13 @@ from genenv_jax.typing import Params, PRNGKey, WarmUp
 def by_bucket(widths: Sequence[int], batch_size: int, batch_tokens: int) -> list[tuple[int, list[int]]]:
     """Groups prompts by bucket: pairs of a width and the prompts padded to it.
 
-    Prompts too few to fill the slots join the next larger bucket, unless that adds more padding than the
-    tokens a full batch can decode.
+    Prompts too few to fill the slots join the next larger bucket, unless this adds more padding tokens than
+    a full batch can decode.
 
     Args:
       widths: each prompt's bucket.
       batch_size: number of slots.
-      batch_tokens: most tokens that a full batch decodes.
+      batch_tokens: maximum tokens that a full batch decodes.
     """
     present = sorted(set(widths))
     groups: list[tuple[int, list[int]]] = []
@@ -62,8 +62,8 @@ class SamplingConfig(Settings):
 class Engine:
     """Samples completions for any number of prompts, `batch_size` at a time.
 
-    The device decodes in chunks of a few dozen steps; the host reads one chunk's tokens while the
-    device computes the next.  When all samples of a prompt are finished, the next prompt takes its slot.
+    The device decodes in chunks of `chunk` steps; the host reads one chunk's tokens while the device
+    computes the next.  When all samples of a prompt are finished, the next prompt takes its slot.
 
     Attributes:
       config: the decoder's configuration.
@@ -204,7 +204,7 @@ class Engine:
         return {"config": self.config, "options": self.options}
 
     def prompts_at_once(self, width: int, most: int = 0) -> int:
-        """How many prompts of this width are read at a time; most: if there are others than `batch_size`."""
+        """How many prompts of this width are read at a time; most: the limit, if not `batch_size`."""
         shards = rules.batch_shards()
         count = math.ceil(self.prefill_tokens / width / shards) * shards
         return min(count, most or self.batch_size)

@@ -24,7 +24,7 @@ from genenv_jax.sampling.sampler import Completion, Key, Rollouts, bucket, pad_r
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 Place = tuple[int, int]  # slot, sample
-# Tokens, how many of the row's tokens are in the history, whether the reply ends here.
+# The row, tokens, how many of its tokens are in the history, whether the reply ends here.
 Observed = tuple[Place, list[int], int, bool]
 
 # Widths of the pieces in which observations are read: a few narrow ones cost less than a wide one.
@@ -53,7 +53,7 @@ class EpisodeEngine(Engine):
     """An engine that also plays episodes; `max_new_tokens` limits each answer.
 
     Attributes:
-      episode: most tokens after the prompt, answers and observations together; 0: it plays none.
+      episode: maximum tokens after the prompt, answers and observations together; 0: it plays none.
     """
 
     episode: int = 0
@@ -90,7 +90,7 @@ class EpisodeEngine(Engine):
         return result
 
     def warm_up(self, params: Callable[[], Params], episodes: bool = False) -> list[WarmUp]:
-        """Steps that compile every program that a call may need, or that `play` may.
+        """Steps that compile every program of a call, or of `play`.
 
         params: returns the decoder's parameters; called when a step runs.
         """
@@ -200,7 +200,7 @@ class _Call:
     def decode(self) -> None:
         """Decodes one chunk of steps for all running rows."""
         running = self._running.copy()
-        # Copies: a CPU device reads host arrays in place, maybe after the first device's results are here.
+        # Copies: a CPU device may read host arrays in place after the first device's results are here.
         given = (x.copy() for x in (self._token, self._length, self._limit))
         rows = turns.Rows(*given, running, self._ids(self._slots))
         with self._timed("decode"):

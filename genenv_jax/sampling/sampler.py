@@ -1,4 +1,4 @@
-"""What a sampler is given and returns: tokens in; tokens and their log-probs out."""
+"""The interface of samplers: tokens in; tokens and their log-probs out."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Key = tuple[int, int]  # row, sample
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-    """A finished completion, on its way from what wrote it to its score.
+    """A finished completion, on its way from its writer to its score.
 
     Attributes:
       row, sample: index of its prompt, and its index among the completions of the prompt.
-      content: token ids, including the end token; a server's is a text.
+      content: token ids, including the end token; from a server, text.
       ended: whether it ended by itself, rather than at the token limit.
     """
 
@@ -95,7 +95,7 @@ class Rollouts:
 
     @classmethod
     def empty(cls, prompts: Sequence[Sequence[int]], options: SamplingParams, length: int = 0) -> Rollouts:
-        """Rollouts with no tokens yet.  length: most tokens of an episode; 0: single completions."""
+        """Rollouts with no tokens yet.  length: maximum tokens of an episode; 0: single completions."""
         n, g, c = len(prompts), options.group_size, length or options.max_new_tokens
         return cls(
             [list(prompt) for prompt in prompts],
@@ -115,14 +115,14 @@ class Rollouts:
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All fields as arrays by name, to be kept; the prompts are padded."""
+        """All fields as arrays by name, for storage; the prompts are padded."""
         longest = max(map(len, self.prompts), default=0)
         prompts, lengths = pad_rows(self.prompts, longest, len(self))
         return {"prompts": prompts, "prompt_lengths": lengths, **self._map(lambda x: x)}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Rollouts:
-        """Inverse of `arrays`; there may be others among them."""
+        """Inverse of `arrays`; ignores any other arrays."""
         prompts = zip(arrays["prompts"].tolist(), arrays["prompt_lengths"], strict=True)
         kept = {name: arrays[name] for name in _ARRAYS if name in arrays}
         return cls([tokens[:n] for tokens, n in prompts], **kept)
@@ -186,11 +186,11 @@ class Sampler(Protocol):
     """Draws completions of prompts, a frozen dataclass; a run's is `episodes.EpisodeEngine`.
 
     Attributes:
-      config: of the decoder.
+      config: the decoder's.
       options: samples of each prompt, their length and temperature.
       batch_size: prompts that it takes at a time.
       prompt_buckets: ascending prompt widths.
-      episode: most tokens of an episode after its prompt; 0: it plays none.
+      episode: maximum tokens of an episode after its prompt; 0: it plays none.
       seconds: device time by what it was spent on.
       cache_bytes: its largest state, summed over all devices.
     """

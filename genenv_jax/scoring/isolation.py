@@ -71,7 +71,7 @@ class Room:
     """An empty directory for one worker process, and an unnamed file for its standard error.
 
     Attributes:
-      path: of the directory; `ownership.remove_stale` removes it after the run was killed.
+      path: the directory's; `ownership.remove_stale` removes it after the run was killed.
       errors: the file.
     """
 

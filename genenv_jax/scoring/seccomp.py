@@ -1,9 +1,9 @@
 """A seccomp filter on Linux: allows the system calls that a worker process needs, and no others.
 
-It is a list of what is allowed, so nothing has to be thought of to be refused.  Calls that do several things
-are allowed for some values of an argument.  A refused call fails with EPERM, or with ENOSYS if it is so new
-that libraries fall back to an older one.  The filter applies to the process and all its threads, is
-irreversible, and needs no privileges.  Numbers: the kernel's tables
+It lists what is allowed, so calls that nobody thought of are refused.  Calls that do several things are
+allowed for some values of an argument.  A refused call fails with EPERM, or with ENOSYS if it is so new that
+libraries fall back to an older one.  The filter applies to the process and all its threads, is irreversible,
+and needs no privileges.  Numbers: the kernel's tables
 (arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl); layout: linux/seccomp.h, linux/filter.h.
 """
 

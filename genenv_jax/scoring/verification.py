@@ -141,7 +141,7 @@ class Requests:
     A request repeats a known one if it asks for the same (`Benchmark.requests`) and contains at least the
     `threshold` share of its words (`wording.words`) in order, with any words around them.  Shingles miss it:
     one changed word in five breaks all runs, and an extra sentence dilutes the similarity.  Many requests
-    contain one of fewer than `_FEW_WORDS` words, so a short one must also be that large a share of the other.
+    contain one of fewer than `_FEW_WORDS` words, so a short one must also make up that share of the other.
     Requests that ask for something else are left to `NearDuplicates`.
 
     Args:

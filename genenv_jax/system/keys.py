@@ -1,6 +1,6 @@
-"""Keys come from the environment; addresses hold none, and nothing that is shown or kept does.
+"""Keys come from the environment; no address, and nothing that is shown or stored, holds one.
 
-What is shown has no characters either that a terminal or a page would not show as they are.
+Shown text also holds no characters that a terminal or a page would not show as they are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import re
 import urllib.parse
 
-SHORTEST = 8  # characters of a key: what is shorter may be a word of any text
+SHORTEST = 8  # characters of a key: a shorter value may be an ordinary word
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of variables that hold one
 # Where an address may hold one: before its host (a bucket has none), and in its query or fragment.
 _USER = re.compile(r"((?<!gs)://)[^\s'\"]*@")
@@ -17,7 +17,7 @@ _QUERY = re.compile(r"(://[^\s'\"?#]*[?#])[^\s'\"]+")
 
 
 def check_url(url: str, name: str) -> None:
-    """Raises ValueError, naming `name` and never the URL, if it is no server's base URL or may hold a key."""
+    """Raises ValueError, naming `name` and never the URL, unless it is a base URL that cannot hold a key."""
     try:
         parts = urllib.parse.urlsplit(url)
         fits = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
@@ -32,7 +32,7 @@ def check_url(url: str, name: str) -> None:
 
 
 def without_keys(text: str) -> str:
-    """Text without the values of the environment's keys, and without what an address may hold of them."""
+    """Text without the values of the environment's keys or the parts of addresses that may hold keys."""
     for name, value in os.environ.items():
         if len(value) >= SHORTEST and value in text and _NAMES.search(name):
             text = text.replace(value, f"(${name})")

@@ -27,7 +27,7 @@ from typing import Any
 _POLL = 0.5  # seconds between attempts to take a lock while waiting
 RUN, EVALUATION, SIMULATION = "a training run", "an evaluation", "an evaluation as the simulator"
 SUITE, REPORT, SUITE_REPORT = "a suite", "a report of a run", "a report of a suite"
-# What each kind of work writes, by which its directory is known; what has no ending is a folder.
+# What each kind of work writes, which identifies its directory; names without a suffix are folders.
 _KINDS = {
     RUN: (
         *("config.json", "metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl"),

@@ -15,7 +15,7 @@ from typing import Any
 
 _AGAIN = 0.05  # seconds until a lost signal is repeated
 BOTH = (signal.SIGTERM, signal.SIGINT)
-# Whether this command has kept what it has done when a signal ends it; `say` tells.
+# Whether a command that a signal ends has kept its work; `say` reports it.
 resumes = contextvars.ContextVar("resumes", default=True)
 
 

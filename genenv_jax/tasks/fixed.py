@@ -21,7 +21,7 @@ def exist(path: pathlib.Path) -> bool:
 
 
 class FixedTasks(TaskSource):
-    """Tasks that are made once and kept in a file of the workdir, which only the first process reads.
+    """Tasks that are made once and kept in a workdir file that only the first process reads.
 
     Args:
       path: the file.

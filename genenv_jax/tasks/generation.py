@@ -30,7 +30,7 @@ class Generation:
       attempts, successes: how often the agent attempted and solved it.
       response_tokens: total over all attempts.
       prompt_tokens: length of the agent's prompt.
-      p_hat: p̂ used in the update: its own, or that over its seed's variations.
+      p_hat: p̂ used in the update, over this task or over its seed's variations.
       weight: weight in the update; 0 if it is left out.
       rerolled: success rate over extra rollouts that affect nothing else; None if not measured.
     """
@@ -60,7 +60,7 @@ class Generation:
 
     @property
     def turned_out(self) -> SeedStatistics:
-        """The success rate that its prompt would have had to ask for."""
+        """The success rate that its prompt should have asked for."""
         return SeedStatistics.asked(self.p_hat)
 
     @property
@@ -71,7 +71,7 @@ class Generation:
     def record(self, epoch: int, benchmark: Benchmark, number: int) -> dict[str, Any]:
         """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference.
 
-        number: of its round, from 1 in the first epoch on.
+        number: its round, counted from 1 across epochs.
         """
         attempted = self.attempts > 0
         return {
@@ -114,7 +114,7 @@ class TaskBatch:
         return cls([Generation(i, 0, t, nothing, "", task=t) for i, t in enumerate(tasks)])
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint within the epoch stores, as plain JSON; see `TaskSource.resume`."""
+        """What a mid-epoch checkpoint stores, as plain JSON; see `TaskSource.resume`."""
         outcomes = [[getattr(g, name) for name in _OUTCOME] for g in self.generations]
         return {
             "texts": [g.text for g in self.generations],
@@ -124,7 +124,7 @@ class TaskBatch:
         }
 
     def set_outcomes(self, state: Mapping[str, Any]) -> None:
-        """Sets what the agent's attempts had added, from `state`."""
+        """Restores the outcomes of the agent's attempts from `state`."""
         for g, values in zip(self.generations, state["outcomes"], strict=True):
             for name, value in zip(_OUTCOME, values, strict=True):
                 setattr(g, name, value)

@@ -18,7 +18,7 @@ from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.replay import TaskBuffer
 
-_CAPACITY = 512  # most tasks kept to choose from
+_CAPACITY = 512  # maximum tasks kept to choose from
 
 
 @dataclasses.dataclass(frozen=True)

@@ -79,10 +79,10 @@ def _entropy(counts: Counter[str]) -> float:
 
 
 def steering(attempted: Sequence[Generation]) -> dict[str, float]:
-    """How well tasks have the success rate that they were asked for; {} if none was asked for.
+    """How closely tasks match the success rate asked for; {} if none was asked for.
 
-    "asked_gap": mean success rate less the mean that was asked for.  "asked_correlation": of both over the
-    tasks, if they vary; a task's own ten attempts limit it (docs/results/curriculum.md).
+    "asked_gap": mean success rate minus the mean asked for.  "asked_correlation": correlation of both over
+    the tasks, if they vary; a task's own ten attempts limit it (docs/results/curriculum.md).
     """
     asked = [g for g in attempted if g.seed_statistics.at == ASKED]
     if not asked:

@@ -63,7 +63,7 @@ class Objective:
         self._weigh(attempted)
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
-        """Sets weights: all alike where the prompt says how hard a task is, else by R_env."""
+        """Sets weights: all equal if prompts ask for a success rate, else by R_env."""
         c = self._simulator
         temperature = 0.0 if c.asks else c.rwr_temperature
         weights = rewards.rwr_weights([g.r_env for g in kept], temperature)

@@ -61,7 +61,7 @@ def _rate(statistics: SeedStatistics) -> float:
 
 
 def frontier_shares(rates: np.ndarray, alpha: float) -> np.ndarray:
-    """Shares of the difficulties, in ascending order, at which the mean success rate is alpha.
+    """Shares of the difficulties, in ascending order, that give a mean success rate of alpha.
 
     Args:
       rates: (D,) success rates; need not be strictly decreasing.

@@ -98,9 +98,9 @@ class LatestStatistics:
 class SuccessRecords:
     """What the simulator is told about the agent's success, for each seed.
 
-    It is the latest record on the seed and its variations.  Failing that, it is the last epoch's on tasks
-    that need one of the seed's skills, and failing that on all of the last epoch's tasks.  A run seldom
-    visits a seed of a large data set twice, so most prompts would state nothing otherwise.
+    This is the latest record of the seed and its variations.  Failing that, it is the last epoch's record of
+    tasks that need one of the seed's skills, or else of all tasks.  A run seldom visits a seed of a large
+    data set twice, so most prompts would state nothing otherwise.
 
     Args:
       benchmark: says which skills a task needs.

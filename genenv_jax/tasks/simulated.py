@@ -26,19 +26,19 @@ from genenv_jax.tasks.seeds import SeedTasks, SuccessRecords
 from genenv_jax.tasks.sources import TaskSource
 from genenv_jax.typing import WarmUp
 
-# How much of the gap between an epoch's mean success rate and α the next epoch asks for in addition.
+# Share of the gap between α and an epoch's mean success rate that is added to the next request.
 _CORRECTION = 0.5
-_ROUNDS = 50  # most passes over all seeds to reach a given number of static tasks
+_ROUNDS = 50  # maximum passes over all seeds to reach a given number of static tasks
 
 
 class SimulatorTasks(TaskSource):
-    """n variations of each of the epoch's contexts, conditioned on how the agent fared at it.
+    """n variations of each context (a task to vary), conditioned on the agent's success at it.
 
     Args:
       seeds: the seed tasks.
-      growth: replaces some of them by tasks of earlier epochs.
+      growth: replaces some of them with tasks of earlier epochs.
       simulator: writes the variations.
-      alpha: success rate that it is asked for, if its method asks.
+      alpha: target success rate, if its prompts ask for one.
       benchmark, scorer: parse and verify while the devices sample.
       verifier: decides which variations are accepted.
       admit: see `scoring.verification`.
@@ -105,11 +105,11 @@ class SimulatorTasks(TaskSource):
             )
 
     def _statistics(self, epoch: int, seeds: Sequence[Task]) -> list[SeedStatistics]:
-        """What each seed's prompt says of the agent's success."""
+        """The success rate that each seed's prompt states or asks for."""
         if not self._simulator.config.asks:
             return [self._growth.statistics(seed) or self._records.of(seed) for seed in seeds]
         draws = self._session.rng(Stream.ASKED, epoch)
-        # Tenths, so that their mean is what is asked for.
+        # Stochastic rounding to tenths keeps the mean.
         tenths = np.floor(10 * self._asked + draws.random(len(seeds)))
         count = math.ceil(self._simulator.config.random_rates * len(seeds))
         explored = draws.permutation(len(seeds))[:count]
@@ -117,7 +117,7 @@ class SimulatorTasks(TaskSource):
         return [SeedStatistics.asked(k / 10) for k in tenths]
 
     def _correct(self, batch: TaskBatch) -> None:
-        """Asks for more or less where the tasks turn out harder or easier than α."""
+        """Raises the rate asked for if tasks were harder than α; lowers it if easier."""
         tried = [g.success_rate for g in batch.generations if g.attempts]
         if self._simulator.config.asks and tried:
             self._asked += _CORRECTION * (self._alpha - float(np.mean(tried)))
@@ -177,7 +177,7 @@ def write_tasks(
 
     Args:
       statistics: how the agent fared, as stated in each seed's prompt.
-      generate: samples from the simulator's prompts, and calls back with each text when it is finished.
+      generate: samples from the simulator's prompts, and calls back with each finished text.
       scorer: parses and inspects the texts meanwhile.
       verifier, admit: see `scoring.verification`.
       epoch: counted from 0; part of the tasks' ids.
@@ -207,7 +207,7 @@ def _decided(
     statistics: Sequence[SeedStatistics],
     verifier: Verifier,
 ) -> list[Generation]:
-    """The generations of inspected texts; decided texts get the same verdicts again."""
+    """The generations of inspected texts.  Decided texts keep their verdicts."""
     generations = []
     # In order, since the later of two copies is rejected.
     for (row, column), text, outcome in inspected:
@@ -222,7 +222,7 @@ def static_tasks(simulated: SimulatorTasks, count: int) -> list[Task]:
 
     Args:
       simulated: writes the tasks.
-      count: how many; 0: whatever one variation round over all seeds yields.
+      count: how many; 0: as many as one round over all seeds yields.
     Raises:
       ValueError: too few pass verification.
     """

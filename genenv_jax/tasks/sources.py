@@ -88,7 +88,7 @@ class TaskSource:
         raise NotImplementedError
 
     def resume(self, epoch: int, state: Mapping[str, Any]) -> TaskBatch:
-        """The tasks of an epoch that a run goes on with; `state` is their `TaskBatch.state`."""
+        """The tasks of an epoch that a run continues; `state` is their `TaskBatch.state`."""
         batch = self.tasks(epoch)
         batch.set_outcomes(state)
         return batch

@@ -42,9 +42,9 @@ from genenv_jax.tasks.generation import Generation
 
 REFUSED = "refused"  # the server refused to answer this prompt
 
-# If none of this many first generations passes verification, the model does not know the format.
+# If none of the first `HOPELESS` generations passes verification, the model does not know the format.
 HOPELESS = 64
-ATTEMPTS = 10  # most generations per wanted task
+ATTEMPTS = 10  # maximum generations per wanted task
 CONCURRENCY = 8  # requests in flight at the same time
 TEMPERATURE = 1.0  # of its answers
 TIMEOUT = 120.0  # seconds per request
@@ -141,7 +141,7 @@ class Teacher:
                 most = limit if tasks else min(limit, HOPELESS)
                 if asked >= most:
                     raise EndpointError(self._too_few(count, generations, asked < limit))
-                # Never request more than are missing, so that no answer is paid for in vain.
+                # Never request more than are missing: every answer is paid for.
                 size = min(count - len(tasks), _WAVES * CONCURRENCY, most - asked)
                 jobs = [(place, seeds[order[place % len(seeds)]]) for place in range(asked, asked + size)]
                 answers, failure = self._ask(jobs)

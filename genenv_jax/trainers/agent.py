@@ -38,9 +38,9 @@ class Interaction:
       traces: the valid rollouts, as D_train stores them.
       metrics: "agent/...", at the end.
       outcomes: attempts and successes of each item that has been attempted.
-      trained: rollouts' groups that are trained on.
-      groups: of all rollouts.
-      means: of the updates' metrics.
+      trained: number of groups trained on.
+      groups: statistics of all rollouts.
+      means: the updates' mean metrics.
       pending: groups that wait for a full batch, with their rewards.
     """
 
@@ -53,7 +53,7 @@ class Interaction:
     pending: list[tuple[Rollouts, np.ndarray]] = dataclasses.field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint within the epoch stores besides the traces, as plain JSON; a copy."""
+        """What a mid-epoch checkpoint stores besides the traces, as plain JSON; a copy."""
         waiting = {}
         if self.pending:
             together, earned = self.together()
@@ -89,8 +89,8 @@ class AgentTrainer:
     Args:
       agent: attempts the tasks and learns.
       benchmark, scorer: score its answers.
-      session: of the run.
-      rounds: of an epoch; the agent is trained in the last one, and attempts tasks in all.
+      session: the run's session.
+      rounds: per epoch; the agent attempts tasks in all, and is trained in the last one.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class AgentTrainer:
     def step(self, number: int, items: Sequence[Item], before: int = 0) -> Interaction:
         """Attempts every task `group_size` times; updates the agent after each full batch of groups.
 
-        Fills in the attempts of the items' generations, and writes D_train.  Goes on after the batches that a
-        checkpoint within the epoch has.  Rounds before an epoch's last one neither update nor write.
+        Fills in the attempts of the items' generations, and writes D_train.  Continues after the batches that
+        a mid-epoch checkpoint has.  Rounds before an epoch's last one neither update nor write.
 
         Args:
-          number: of the round, from 0 in the first epoch on.
+          number: the round, counted from 0 across epochs.
           before: tasks that the epoch's earlier rounds have attempted.
         """
         c, session = self._agent.config, self._session
@@ -140,7 +140,7 @@ class AgentTrainer:
         return (number + 1) % self._rounds == 0
 
     def _begun(self, epoch: int, items: Sequence[Item]) -> Interaction:
-        """What a checkpoint within the epoch has of it; sets the items' attempts."""
+        """The interaction that a mid-epoch checkpoint holds; sets the items' attempts."""
         if not (state := self._session.begun.get("agent")):
             return Interaction()
         traces = [t for t in self._session.files.d_train if t["epoch"] == epoch + 1]
@@ -259,7 +259,7 @@ class _Groups:
     def __init__(self):
         self._rewards: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
-        # Of valid answers, texts and their characters (`thoughts.totals`), failures by reason, and episodes.
+        # Counts of valid answers, texts and characters (`thoughts.totals`), failures by reason, episodes.
         self._counts: collections.Counter[str] = collections.Counter()
 
     def state(self) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class _Groups:
     def metrics(self) -> dict[str, float]:
         """Means over all groups, and the number of answers that could not be scored, by reason.
 
-        With thoughts also their and the answers' mean lengths, in characters.
+        With thoughts, also mean lengths of thoughts and answers, in characters.
         """
         reward = np.concatenate(self._rewards)
         judged, counts = reward[~np.isnan(reward)], self._counts

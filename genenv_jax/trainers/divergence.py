@@ -18,7 +18,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.run.session import Session
 from genenv_jax.sampling.sampler import Rollouts
 
-MAX_KL = 1000.0  # nats a token over which an update has diverged; one token gives at most e^20
+MAX_KL = 1000.0  # nats a token above which an update has diverged; one token gives at most e^20
 # Metrics of an update that are a KL divergence, in nats a token.
 _DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
 
@@ -46,9 +46,9 @@ def check(
     """Raises if an update has diverged, after saving its batch in the workdir.
 
     Args:
-      session: of the run.
+      session: the run's session.
       player: "agent" or "simulator".
-      metrics: of the update, by name.
+      metrics: the update's metrics, by name.
       rollouts, values: inputs of the update: samples, and their (N, g) rewards or weights.
     Raises:
       FloatingPointError: it has diverged; the message names epoch, metric, value and file.

@@ -1,4 +1,4 @@
-"""An update of a player by policy gradient; both trainers make theirs with it."""
+"""A policy-gradient update of a player, used by both trainers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from genenv_jax.run.session import Session
 from genenv_jax.sampling.sampler import Rollouts
 from genenv_jax.typing import WarmUp
 
-# The arrays of a `learner.GRPOBatch` besides its rollouts, of all N prompts.
+# The arrays of a `learner.GRPOBatch` besides its rollouts, for all N prompts.
 Arrays = tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray | None]
 
 
 class GRPO:
     """See the module's docstring.
 
-    The ratio is to the model that wrote the completion; `players.player.recomputes` says whose log-probs.
+    The ratio is to the model that wrote the completion; for its log-probs see `players.player.recomputes`.
 
     Args:
       player: learns.
       loss: settings of the loss.
       session: counts the tokens that models process.
-      others: how many completions of a prompt, the last ones, the reference wrote.
+      others: how many of a prompt's completions, the last ones, the reference wrote.
     """
 
     def __init__(self, player: Player, loss: LossConfig, session: Session, others: int = 0):
@@ -88,7 +88,7 @@ class GRPO:
     def _arrays(
         self, rollouts: Rollouts, advantages: np.ndarray, used: np.ndarray, again: np.ndarray
     ) -> tuple[Arrays, Arrays]:
-        """Those of the first step and those of later ones, which take the prompts `again`."""
+        """The arrays of the first step and of later steps, which take the prompts `again`."""
         player, reference = self._player, None
         if self._needs_reference:
             reference = player.reference_logprobs(rollouts, used)

@@ -1,7 +1,7 @@
 """The simulator's part of an epoch: it is trained on the agent's results on its tasks.
 
 `Regression`      reward-weighted regression, as in the paper
-`Hindsight`       regression on prompts that ask for what the tasks turned out to be
+`Hindsight`       regression on prompts that ask for the tasks' measured success rates
 `PolicyGradient`  GRPO over the variations of each seed
 `Frozen`          no training
 """
@@ -56,7 +56,7 @@ class _Learning(Frozen, abc.ABC):
     Args:
       simulator: the player.
       benchmark: writes its prompts.
-      session: of the run.
+      session: the run's session.
     """
 
     def __init__(self, simulator: Simulator, benchmark: Benchmark, session: Session):
@@ -76,7 +76,7 @@ class _Learning(Frozen, abc.ABC):
     ) -> dict[str, float]:
         """Runs all optimiser steps of an update on the contexts `used`; returns their mean metrics.
 
-        Adds the tokens that models process to the session's.
+        Adds the tokens processed to the session's count.
 
         order: shuffles the contexts in each pass.
         """
@@ -187,11 +187,11 @@ class Regression(_Learning):
 
 
 class Hindsight(Regression):
-    """Regression on every attempted task, under the prompt that asks for the success rate that it had.
+    """Regression on every attempted task, under a prompt that asks for the task's own success rate.
 
-    The simulator learns which tasks the agent solves how often, and is asked for those at α.  No filter, no
-    reward and no seed decides what is learnt from (as goals in hindsight experience replay, arXiv 1707.01495,
-    and difficulties in DARC, 2601.13761).
+    The simulator learns how often the agent solves which tasks, and is asked for those at α.  No filter,
+    reward or seed selects what it learns from.  Prompts are relabelled like goals in hindsight experience
+    replay (arXiv 1707.01495) and difficulties in DARC (2601.13761).
     """
 
     def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
@@ -204,8 +204,8 @@ class Hindsight(Regression):
         return generations, np.array([[g.weight] for g in kept]).reshape(-1, 1)
 
     def _own(self, weights: np.ndarray) -> np.ndarray:
-        # The initial simulator's texts count as well: no text was sampled from the prompt that it is learnt
-        # under, so the KL of an update is over the records alone.
+        # The initial simulator's texts count as well: no text was sampled from the prompt that it is trained
+        # under, so an update's KL is over the records alone.
         return weights != 0
 
 

@@ -171,14 +171,14 @@ def fine_tune(
 ) -> FineTuned:
     """Trains a given model: maximum likelihood on the completions of demonstrations, in several passes.
 
-    Steps alternate between agent and simulator and have about equally many completions: an agent's answer
-    may be a hundredth of a task's length, and answers to as few prompts would give a noisy gradient.  A batch
-    holds sequences of similar length: prompts are padded to one of `limits.prompt_buckets`, completions to
+    Steps alternate between agent and simulator and have about equally many completions.  An agent's answer
+    may be a hundredth of a task's length, so fewer answers would give a noisy gradient.  A batch holds
+    sequences of similar length: prompts are padded to one of `limits.prompt_buckets`, completions to
     one of a few widths.  Demonstrations that exceed their role's limits are left out.  A checkpoint is saved
     after each measurement; a restart with the same arguments continues from it to the same numbers.
 
     Args:
-      variations: most completions of a prompt.
+      variations: maximum completions of a prompt.
       moments: type of the optimiser's moments.
       params: trained parameters, float32: all, or the adapters.  Donated.
       frozen: the other parameters.
@@ -314,7 +314,7 @@ def _encode_transcript(
 def _examples(
     model: LanguageModel, limits: LimitsConfig, demonstrations: Sequence[Demonstration]
 ) -> tuple[dict[str, list[Example]], int]:
-    """The examples of each role, and how many completions were left out as too long, or their prompts."""
+    """The examples of each role, and how many completions were too long or had too long a prompt."""
     found: dict[str, list[Example]] = collections.defaultdict(list)
     for d in demonstrations:
         longest_prompt, *longest = limits.of(d.role)

@@ -31,7 +31,7 @@ _LFS = b"version https://git-lfs.github.com/"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 # The files to fetch for a model on the hub.
 HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model", CARD),)
-# Of its folders, only templates: those in additional_chat_templates are the tokenizer's too.
+# From its folders, only templates: those in additional_chat_templates also belong to the tokenizer.
 HUB_LEFT_OUT = tuple(f"*/{name}" for name in HUB_FILES if name != "*.jinja")
 
 
@@ -39,7 +39,7 @@ def resolve(path_or_hub_id: str | os.PathLike, weights: bool = True) -> pathlib.
     """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
 
     Fetches only the configuration, tokenizer, safetensors files (with `weights`) and the card, all from the
-    repository's top level but for templates.  A name that starts with / . or ~, or has several /, is a
+    repository's top level except templates.  A name that starts with / . or ~, or has several /, is a
     directory and never sent to the hub.
     Raises FileNotFoundError, naming what was tried, if neither exists or the hub is unreachable.
     """
@@ -84,14 +84,14 @@ def on_hub(name: object) -> bool:
 
 
 def refuse_pointer(file: pathlib.Path) -> None:
-    """Raises ValueError if a file is Git LFS's pointer to what it should be."""
+    """Raises ValueError if a file is only a Git LFS pointer."""
     with file.open("rb") as stream:
         if stream.read(len(_LFS)) == _LFS:
             raise ValueError(f"{file} is a Git LFS pointer; expected the file itself (git lfs pull)")
 
 
 def _instead(path: pathlib.Path) -> str:
-    """What is in a directory that is no whole model."""
+    """The contents of a directory without a complete model."""
     names = [item.name for item in path.iterdir()] if path.is_dir() else []
     if "adapter_config.json" in names:
         return "; it is an adapter: expected its base with the adapter merged into it"
@@ -112,7 +112,7 @@ def read_json(file: pathlib.Path) -> dict[str, Any]:
 
 
 def read_config(path: str | os.PathLike) -> dict[str, Any]:
-    """The dict in `path`/config.json; of a Gemma 3 that also sees pictures, the text model's.
+    """The dict in `path`/config.json; for a multimodal Gemma 3, the text model's.
 
     Raises FileNotFoundError if the directory or file is missing, and ValueError if it is not a JSON
     object.

@@ -117,7 +117,7 @@ LAYOUTS: dict[str, Layout] = {
     "layers/attention/o/kernel": _layout(_LAYER + "self_attn.o_proj.weight", "nhd -> d nh"),
     "layers/attention/o/bias": _layout(_LAYER + "self_attn.o_proj.bias", "d -> d"),
     "layers/mlp_norm/scale": _layout(_LAYER + "post_attention_layernorm.weight", "d -> d"),
-    # With norms behind attention and MLP, the name above is that of the first of them.
+    # With norms after attention and MLP, the name above is that of the first of them.
     "layers/attention_post_norm/scale": _layout(_LAYER + "post_attention_layernorm.weight", "d -> d"),
     "layers/mlp_pre_norm/scale": _layout(_LAYER + "pre_feedforward_layernorm.weight", "d -> d"),
     "layers/mlp_post_norm/scale": _layout(_LAYER + "post_feedforward_layernorm.weight", "d -> d"),
@@ -139,5 +139,5 @@ def flat_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def parameter_count(config: TransformerConfig) -> int:
-    """How many numbers a model's parameters have (without adapters)."""
+    """Number of a model's parameters (without adapters)."""
     return sum(math.prod(shape) for shape in flat_shapes(config).values())

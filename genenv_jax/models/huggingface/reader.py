@@ -97,7 +97,7 @@ def load_params(
 
 
 def _text_model(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The text model's tensors of a model that also sees pictures, under their plain names."""
+    """The text model's tensors of a multimodal model, under their plain names."""
     for prefix in ("language_model.model.", "model.language_model."):
         found = {
             f"model.{key.removeprefix(prefix)}": tensor

@@ -73,7 +73,7 @@ def list_tensors(path: pathlib.Path) -> dict[str, Tensor]:
 
 
 def to_host(x: jax.Array | np.ndarray) -> np.ndarray:
-    """An array in full on this host; of a run with several processes, all must call it."""
+    """An array in full on this host; in a run with several processes, all must call it."""
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         x = multihost_utils.process_allgather(x, tiled=True)
     return np.asarray(x)
