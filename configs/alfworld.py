@@ -60,8 +60,8 @@ def get_config(arg: str = ""):
     config.limits.simulator_prompt = 4608  # room for the possible commands and the instructions
     if arg.startswith("games"):
         config.benchmark.episodes = True
-        # Lengths in tokens of a vocabulary of 50,000 or more: the simulator's prompt 900, a room 300, an
-        # expert's game 700, at most 1,250; a sentence of thought in each answer doubles that.
+        # Tokens of a vocabulary of 50,000 or more: the simulator's prompt 900, a room 300, an
+        # expert's game 700, at most 1,250; a sentence of thought per answer doubles a game's.
         config.limits.simulator_prompt, config.limits.simulator_response = 1536, 768
         config.limits.agent_response = 96
         config.limits.agent_episode = 4096

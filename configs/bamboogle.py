@@ -5,7 +5,7 @@
 
 Qwen2.5-7B-Instruct plays both roles: 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
 per seed.  There is no training data: a fifth of the 125 questions, with their sub-questions, are the seeds,
-without those that give a held-out question away; 102 questions are held out.
+except those that give a held-out question away; 102 questions are held out.
 
     genenv evaluate --config=configs/bamboogle.py --workdir=runs/bamboogle-eval \\
         --model=Qwen/Qwen2.5-7B-Instruct --config.benchmark.seed_fraction=0.0

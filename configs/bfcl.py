@@ -46,8 +46,8 @@ a small, randomly initialised model, which solves nothing.
 
     genenv train --config=configs/bfcl.py:v5e-16 --workdir=runs/bfcl
 
-(and `:v5e-1`, `:v5e-4`, `:v5e-8`, `:v6e-8`, `:v5p-8`; `:gpu-16`, `:gpu-24`, `:gpu-80` for one GPU with as
-many GB, `:gpu-8x80`) takes a Qwen2.5 that fits, its mesh and sizes (docs/memory.md).
+(and `:v5e-1`, `:v5e-4`, `:v5e-8`, `:v6e-8`, `:v5p-8`; `:gpu-16`, `:gpu-24`, `:gpu-80` for one GPU with that
+many GB, `:gpu-8x80`) uses a Qwen2.5, mesh and sizes that fit (docs/memory.md).
 """
 
 from genenv_jax.benchmarks.bfcl import backends

@@ -6,14 +6,13 @@ A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cac
 agent and the simulator of Dial in turns.  The agent calls one tool at a time and reads the dial's new
 position, on which some calls depend.  The simulator writes the programs and the calls that they make.
 
-On two busy cores, the model takes 6 minutes and the epochs 4.  With one random seed, held-out success at
+On two busy cores, the base model takes 6 minutes and the epochs 4.  With one random seed, held-out success at
 temperature 1 rose from .26 to .54, on the deeper tasks from .03 to .29, and p̂ of the generated tasks rose
 from .25 to .7 or more, too easy in the end.  A quarter of the first generations was valid, later about half.
 
     genenv train --config=configs/dial_turns.py:debug --workdir=runs/dial-turns-debug
 
-is a one-minute smoke test on a CPU: two epochs on a dozen tasks, with a model that has hardly been
-trained.
+is a one-minute smoke test on a CPU: two epochs on a dozen tasks, with a hardly trained model.
 """
 
 from ml_collections import ConfigDict

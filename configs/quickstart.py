@@ -13,8 +13,8 @@ from 0.1 to 0.3-0.9.  Other hardware rounds differently and gives a different ru
 trains rank-8 adapters on that model instead of all its parameters, with much the same result.
 
 Differences from the paper's settings (`default_config`): p̂ is measured for each task instead of a seed's
-four variations, since a batch that mixes easy and hard tasks would be kept for its mean.  Advantages are not
-divided by their standard deviation.  There are few seeds per epoch, a wider band and steeper weights.
+four variations, since a batch that mixes easy and hard tasks would be kept because of its mean.  Advantages
+are not divided by their standard deviation.  There are few seeds per epoch, a wider band and steeper weights.
 Learning rates fit a tiny model, and no base data is mixed in.  docs/results/curriculum.md lists what was
 tried.
 """
@@ -42,8 +42,8 @@ def get_config(arg: str = ""):
 
     config.benchmark.name = "dial"
     config.benchmark.positions = 5
-    # At first the simulator's tasks are too hard for an agent that is wrong about two of three tools: that is
-    # what a curriculum is for (see the studies in configs/ablations for easier starts).
+    # At first the simulator's tasks are too hard for an agent that is wrong about two in three calls: that is
+    # what a curriculum is for (configs/ablations/suite.py:growth starts with easier ones).
     config.benchmark.seed_depths = (0.02, 0.05, 0.08, 0.15, 0.3, 0.4)
     config.benchmark.misunderstood = 0.65
     config.limits.agent_prompt = 36

@@ -55,7 +55,7 @@ def _fit_two_cores(config) -> None:
     config.model.remat = "dots"  # a sixth fewer operations than "full", for 2.4 GiB
     limits = config.limits
     if config.benchmark.name == "bfcl":
-        # Of its prompts a half has 287 tokens or fewer, a twentieth more than 670.
+        # Half of its prompts have at most 287 tokens, a twentieth more than 670.
         limits.prompt_buckets, limits.response_buckets = (352, 544, 768), (96,)
         limits.agent_response = 192
     config.agent.learning_rate = config.simulator.learning_rate = 4e-4

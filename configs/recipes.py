@@ -6,8 +6,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 # For each TPU slice: chips, model, rank of the adapters (0: all parameters) and memory.offload.  The TPU
-# compiler confirms each for prompts of 4,608 tokens (docs/memory.md).  What fits GPUs of 16, 24 or 80 GB is
-# taken from its sums for TPU chips of 31 GiB.
+# compiler confirms that each fits with prompts of 4,608 tokens (docs/memory.md).  GPU entries are derived
+# from its figures for TPU chips of 31 GiB.
 SLICES = {
     "v5e-1": (1, "Qwen2.5-1.5B", 32, "none"),
     "v5e-4": (4, "Qwen2.5-7B", 32, "none"),
@@ -108,9 +108,9 @@ def debug(
 
 def small_curriculum(config: ConfigDict) -> None:
     """Sets the objective of a simulator whose tasks get some ten attempts each."""
-    # A batch that mixes easy and hard tasks would be kept for its mean.
+    # A batch that mixes easy and hard tasks would be kept because of its mean.
     config.simulator.success_rate_over = "task"
     # p̂ of ten attempts is seldom in the paper's band of 0.5 ± 0.1.  A wide band needs steep weights: at
-    # λ = 1 and β = 2, those in a band of ± 0.3 differ by a sixth, which would reward nothing.
+    # λ = 1 and β = 2, weights in a band of ± 0.3 differ by only a sixth, which would reward nothing.
     config.curriculum.k_min = 0.3
     config.curriculum.beta = config.simulator.rwr_temperature = 4.0

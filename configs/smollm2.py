@@ -17,7 +17,7 @@ bfloat16 operands where the CPU multiplies them in hardware (AVX512_BF16).
 `:api_bank,cpu` has been run: 50 minutes for the warm start, 23 for ten epochs, 17 GB.  The warm start raises
 held-out accuracy from 0 to a fifth, the epochs add nothing, and p̂ goes from .4 to .6 (docs/results/).
 `:bfcl,cpu`, with a warm start of 80 steps: 37 minutes, 28 for ten epochs, 15 GB.  The warm start raises
-held-out single turns from 0 to .47, the epochs add nothing; a quarter of the tasks is valid, p̂ .1 to .5.
+held-out single turns from 0 to .47, the epochs add nothing; a quarter of the tasks are valid; p̂: .1 to .5.
 `:dial_turns,cpu`, with steps of eight prompts: 45 minutes, 25 for ten epochs (on a busy machine), 10 GiB.
 The warm start raises held-out success from 0 to .64, and the epochs add nothing.
 The other sizes are first guesses; the TPU compiler confirms that `:api_bank` fits (docs/memory.md).
@@ -131,5 +131,5 @@ def _fit_two_cores(config: ConfigDict) -> None:
     config.evaluation.every = 5
     config.evaluation.sampled = 0
     config.evaluation.max_tasks = 96
-    # For prompts with worked examples, 2,400 tokens; the process then takes 14.7 GB.
+    # Small, for prompts with worked examples (2,400 tokens); the process takes 14.7 GB.
     config.evaluation.batch_size = 16

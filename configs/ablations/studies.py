@@ -26,7 +26,7 @@ def _simulator(**settings: object) -> dict[str, object]:
     return ARMS["rwr-4"] | {f"simulator.{key}": value for key, value in settings.items()}
 
 
-# Of 5 or 6 calls each, of which two of three are hardly ever right: the agent solves no seed task.
+# Seed tasks have 5 or 6 calls, and two in three calls are hardly ever right: the agent solves none.
 _STEEP = {
     "benchmark.seed_depths": (0.0, 0.0, 0.0, 0.0, 0.3, 0.7),
     "benchmark.grasp": 0.1,
@@ -98,7 +98,7 @@ def get_config(arg: str = ""):
     arms, contrasts = _STUDIES[arg]
     suite = default_suite(arms, EQUAL_ROLLOUTS)
     suite.contrasts = contrasts
-    # Settings are chosen on other random seeds than those of the reported results.
+    # Settings are chosen on random seeds other than the reported ones.
     suite.seeds = tuple(range(400, 416)) if arg == "steering" else (0, 1)
     suite.jobs = 2
     return suite

@@ -8,7 +8,7 @@ metric is success on held-out tasks with more calls than any seed task.  `:quick
 seeds of three arms for two epochs.  The contrasts in the multiple-testing correction are fixed in advance.
 A run takes a minute on one core once the base model for its random seed is trained.  It ends after 10,000
 rollouts (`:growth`: 20,000), and runs are compared at a point that all of them have reached.  Tokens and
-rollouts are both primary: `--report_only --config.cost=rollouts` writes the report over the latter.
+rollouts are both primary: `--report_only --config.cost=rollouts` writes the report over rollouts.
 """
 
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
@@ -46,7 +46,7 @@ _QUICK = {
     "benchmark.deeper": (5,),
     "benchmark.seed_depths": (0.3, 0.3, 0.2, 0.2),
     "benchmark.eval_per_depth": 8,
-    "agent.base_share": 0.5,  # gives rollouts even if such an untrained simulator writes no valid tasks
+    "agent.base_share": 0.5,  # gives rollouts even if a barely trained simulator writes no valid tasks
 }
 
 
@@ -66,8 +66,8 @@ def get_config(arg: str = ""):
         suite.contrasts = tuple(("genenv", name) for name in ("random", "paper", "static-512"))
         suite.contrasts += (("rwr-4", "self-training"),)
     if arg != "quick":
-        # A base model is left out if less than half of its tasks are valid before any update, as in the first
-        # epoch of the arm random.
+        # A base model is left out if fewer than half of its tasks are valid before any update, measured in
+        # random's first epoch.
         suite.seeds = (200, 201, 202, 203, 204, 205, 206, 207)
     suite.jobs = 2
     return suite
