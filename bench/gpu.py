@@ -135,6 +135,7 @@ def _arguments() -> argparse.Namespace:
     add("--remat", default="full", help="what the update's backward pass keeps, as model.remat")
     add("--attention", default="xla", help="kernel of the update, as model.attention")
     add("--lora_rank", type=int, default=0, help="train adapters; 0: all parameters")
+    add("--unroll_layers", action="store_true", help="no loop over layers, as model.unroll_layers")
     add("--repeats", type=int, default=5)
     args = parser.parse_args()
     if wrong := [n for n in (*args.rows, args.update_rows) if n < 1 or n % args.group]:

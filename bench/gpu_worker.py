@@ -118,8 +118,8 @@ class Accelerator:
         }
 
     def _config(self, model: str, **options: Any) -> TransformerConfig:
-        shape = self.options["shapes"][model]
-        return TransformerConfig.from_huggingface(shape, dtype="bfloat16", **options)
+        shape, unroll = self.options["shapes"][model], self.options["unroll_layers"]
+        return TransformerConfig.from_huggingface(shape, dtype="bfloat16", unroll_layers=unroll, **options)
 
 
 def _median(run: Callable[[], None], repeats: int) -> float:
