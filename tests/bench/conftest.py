@@ -1,4 +1,4 @@
-"""bench/ holds scripts: they find each other beside themselves, and so do their tests."""
+"""Scripts of bench/ import each other by bare name, and so do their tests."""
 
 import pathlib
 import sys

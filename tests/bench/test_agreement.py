@@ -10,7 +10,7 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from tests.benchmarks.bfcl_tasks import seed_task
 from tests.redteam.scenes import scene
 
-# What forms have in the place of the texts of a task.
+# Placeholders in the forms, which a task's texts replace.
 _FILLED = ("CALL", "GOLD", "QUESTION", "LANGUAGE")
 # Kinds that a scene's tasks must have, beside those of every benchmark.
 KINDS = {
@@ -37,7 +37,7 @@ def test_bad_answers_are_of_many_kinds_and_the_same_for_a_seed(name):
             right = opened.benchmark.agent_answer(task)
             kinds |= {kind for kind, _ in made[0]}
             texts += [text for _, text in made[0] if text != right]
-    # BFCL's are drawn for each task: a few may be none of these tasks'.
+    # BFCL's are drawn at random for each task: a few kinds may be missing.
     assert len(KINDS[name] - kinds) <= len(KINDS[name]) / 5 and len(kinds) >= 27
     assert all(isinstance(text, str) for text in texts) and len(set(texts)) > len(texts) / 2
     assert not [text for text in texts for word in _FILLED if word in text]

@@ -6,7 +6,7 @@ from drift import kinds_left, main
 
 
 def test_what_is_lost_to_noise_is_what_a_random_walk_loses():
-    """Its steps are rate · (share − p), of variance p (1 − p) / records; half of the logits' is entropy."""
+    """Steps: rate · (share − p), variance p (1 − p) / records; entropy falls by half the logits' variance."""
     left = kinds_left(epochs=16, runs=300, passes=1)
     variance = np.arange(1, 17) * (1 / 12) * (11 / 12) / 64
     np.testing.assert_allclose(left.mean(axis=1), 12 * np.exp(-variance / 2), rtol=2e-3)

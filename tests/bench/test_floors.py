@@ -11,7 +11,7 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
 from genenv_jax.parallel.rules import param_shapes
 
-# Wide and without much of a vocabulary, so that what XLA counts is nearly all matrix products.
+# Wide, with a small vocabulary, so that XLA's count is nearly all matrix products.
 SIZE = {
     "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 512,
@@ -21,7 +21,7 @@ WORK = Work("score", prompts=2, group=3, prompt=24, new=17)
 
 
 def shapes(work):
-    """Abstract parameters and batch of a work."""
+    """Abstract parameters and batch of a workload."""
     b, g, p, c = work.prompts, work.group, work.prompt, work.new
     array = jax.ShapeDtypeStruct
     batch = CompletionBatch(*(array(shape, jnp.int32) for shape in ((b, p), (b,), (b, g, c), (b, g))))
@@ -34,7 +34,7 @@ def counted(function, *args):
 
 
 def unmasked(work):
-    """Query-key pairs that a kernel computes that masks afterwards, over those of a causal one."""
+    """FLOPs of the query-key pairs that a kernel computes only to mask them afterwards."""
     b, g, p, passed = work.prompts, work.group, work.prompt, work.new - 1
     computed = b * p * p + b * g * passed * (p + passed)
     needed = b * p * (p + 1) / 2 + b * g * (passed * p + passed * (passed + 1) / 2)
@@ -42,7 +42,7 @@ def unmasked(work):
 
 
 def extra_heads(work):
-    """The first token's logits, which are computed for each row and needed once a group."""
+    """FLOPs of the first token's logits, computed for each row but needed once per group."""
     return work.prompts * (work.group - 1) * head_flops(SIZE)
 
 

@@ -36,7 +36,7 @@ def test_the_plan_has_every_strike_and_follows_from_the_seed():
 
 @pytest.fixture
 def workdirs(tmp_path):
-    """Two runs, as far as they are compared, in which equal is what must be."""
+    """The compared parts of two runs; they differ only where runs may."""
     for i, name in enumerate(("a", "b")):
         workdir = tmp_path / name / "run"
         for item in ("agent", "simulator"):

@@ -62,6 +62,6 @@ def test_cpu_seconds_leave_out_waiting(worker):
 def test_an_engine_that_ends_is_an_error(worker):
     with pytest.raises(WorkerError, match="spinner: ended with status 3 during leave"):
         worker.ask("leave")
-    # A request that nobody reads is no other error, now or when the worker is closed.
+    # A request that nobody reads raises the same error; closing the worker raises none.
     with pytest.raises(WorkerError, match="spinner: ended with status 3 during describe"):
         worker.ask("describe")

@@ -23,7 +23,7 @@ def run(script, *flags):
 
 
 def rows_of(text, first_column):
-    """Cells by name of the tables' rows whose first column starts so."""
+    """Cells by name, for table rows whose first cell starts with `first_column`."""
     result, header = [], None
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]

@@ -76,7 +76,7 @@ def datasets(tmp_path, capsys):
         if code:
             assert code == 2
             return printed.err.splitlines()[-1]
-        # TensorFlow Datasets says lines of its own before and after it prepares.
+        # TensorFlow Datasets prints lines of its own before and after preparing.
         return [line for line in printed.out.splitlines() if line and "prepar" not in line]
 
     return run

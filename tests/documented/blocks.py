@@ -16,12 +16,12 @@ import nbformat
 
 from tests.commands import ROOT
 
-# What a fence may declare to be.  Every line of "sh" is run; the others hold no commands.
+# Languages that a fence may declare.  Every line of "sh" is run; the others hold no commands.
 COMMANDS = "sh"
 LANGUAGES = (COMMANDS, "text", "python", "json")
 
-# Nothing is on PATH, so that each program is one that is not found: it is written down instead, with the
-# line, its environment, and what a pipe gives it.  Tools that a line needs for what it computes do run.
+# Nothing is on PATH, so bash finds no program.  The handler records each instead, with its line, its
+# environment and its piped input.  Tools whose results a line uses do run.
 _RECORD = r"""
 command_not_found_handle() {
   local at="$RECORD/$DOC_LINE-$BASHPID-$RANDOM"
@@ -46,8 +46,8 @@ class Block:
     """Code of a page.
 
     Attributes:
-      page: relative to the repository; of a notebook, with "#" and the id of the cell.
-      line: of its first line of code.
+      page: path relative to the repository; for a notebook, followed by "#" and the cell's id.
+      line: number of the first line of code.
       language: as declared; "": none.
     """
 
@@ -64,10 +64,10 @@ class Invocation:
     Attributes:
       where: page:line.
       program: the module after "python -m", a script's path after "python", else the first word; a command
-        of `genenv` is "genenv" with the command behind a blank.
-      arguments: without what `program` says.
-      environment: what the lines before have exported, and what stands before the program.
-      stdin: what a pipe gives it.
+        of `genenv` is "genenv COMMAND".
+      arguments: what follows `program`.
+      environment: variables exported by earlier lines or set before the program.
+      stdin: its piped input.
     """
 
     where: str
@@ -94,7 +94,7 @@ def blocks() -> Iterator[Block]:
     for page in sorted((ROOT / "configs").rglob("*.py")):
         text = ast.get_docstring(ast.parse(page.read_text(encoding="utf-8")), clean=False) or ""
         for block in _markdown(page.relative_to(ROOT).as_posix(), text):
-            # What a docstring indents is a command.
+            # Indented blocks of a docstring hold commands.
             yield dataclasses.replace(block, language=block.language or COMMANDS)
 
 
@@ -106,15 +106,15 @@ def _markdown(page: str, text: str) -> Iterator[Block]:
 
 
 def invocations(block: Block) -> list[Invocation]:
-    """The programs that the block of commands starts, in the order of their lines.
+    """The programs that a block of commands starts, in the order of their lines.
 
-    Raises AssertionError where bash does not take it.
+    Raises AssertionError where bash rejects the block.
     """
     with tempfile.TemporaryDirectory() as place:
         directory = pathlib.Path(place)
         (directory / "launch").symlink_to(ROOT / "launch")
         (directory / ".venv/bin").mkdir(parents=True)
-        (directory / ".venv/bin/activate").touch()  # as `make` has made it
+        (directory / ".venv/bin/activate").touch()  # as `make` creates it
         (directory / "block").write_text(block.text)
         (directory / "record").mkdir()
         before = {"PATH": os.environ["PATH"], "PWD": place, "HOME": "/home/user"}

@@ -1,4 +1,4 @@
-"""A directory in which the documented commands run, and what takes the place of the names in them."""
+"""A directory in which the documented commands run, and replacements for the names in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.documented.blocks import Invocation
 
 # Names that stand for a reader's own.
 PLACEHOLDERS = {"--config=CONFIG": QUICK}
-# The tests' devices are eight, a reader's usually one.
+# The tests have eight devices, a reader usually one.
 ONE_DEVICE = ("--config.mesh.data=1", "--config.mesh.fsdp=1", "--config.mesh.tensor=1")
 # The quickstart, cut down.
 SHORT = (
@@ -48,7 +48,7 @@ class Checkout:
 
     @classmethod
     def make(cls, root: pathlib.Path) -> Checkout:
-        """Writes it into the directory `root`."""
+        """Writes the files into `root`."""
         for name in ("bench", "configs", "launch", "Dockerfile", "setup.py", "Makefile"):
             (root / name).symlink_to(ROOT / name)
         for name, text in FILES.findall(GUIDE):
@@ -65,11 +65,11 @@ class Checkout:
         return (*SHORT, *ONE_DEVICE, f"--config.model.make.cache_dir={self.root / 'models'}")
 
     def run(self, program: str, *arguments: str):
-        """Runs a program of ours in this process; what `subprocess.run` returns."""
+        """Runs our program in this process; returns what `subprocess.run` would."""
         return call(program, *arguments, cwd=self.root)
 
     def make_run(self) -> None:
-        """A run of one epoch, in place of all that the documentation supposes to be finished."""
+        """Makes a one-epoch run, in place of each that the documentation assumes finished."""
         done = self.run(*("main", QUICK, "--workdir=runs/quickstart", *self.short, "--config.epochs=1"))
         assert done.returncode == 0, done.stderr
         (self.root / "runs" / "bfcl").symlink_to("quickstart")
@@ -80,7 +80,7 @@ class Checkout:
         (units / "agent").symlink_to(self.model)
 
     def arguments(self, invocation: Invocation) -> list[str]:
-        """Its arguments, with what is here in place of the reader's models and absolute directories."""
+        """Its arguments, with local stand-ins for the reader's models and absolute directories."""
         found = []
         for argument in invocation.arguments:
             if argument == "--distributed=auto":  # asks a cluster
@@ -94,7 +94,7 @@ class Checkout:
         return found
 
     def with_model(self, invocation: Invocation) -> list[str]:
-        """`arguments`, and a model where the configuration itself names one of the hub."""
+        """`arguments`, plus a model where the configuration itself names one on the hub."""
         found = self.arguments(invocation)
         given = any(a.startswith(("--model=", "--config.model.path=")) for a in found)
         if not given and config_of(invocation).model.path:
@@ -111,7 +111,7 @@ def config_of(invocation: Invocation):
 
 
 def _model(path: pathlib.Path) -> pathlib.Path:
-    """A tiny model whose tokens are words, so that prompts are as short as a large vocabulary makes them."""
+    """A tiny model whose tokens are words, so that prompts are as short as with a large vocabulary."""
     tiny.write_model(path, max_position_embeddings=2**15)
     words = {"<unk>": 0} | {f"word{i}": i for i in range(1, 301)}
     controls = {tiny.PAD: 301, tiny.START: 302, tiny.END: 303}

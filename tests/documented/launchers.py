@@ -1,4 +1,4 @@
-"""Programs that are not ours, or start ours elsewhere: what they are given exists and is taken."""
+"""Programs that are not ours, or start ours elsewhere: their files exist and their arguments are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.launch import fake_slurm, programs, test_jobset, test_sky
 
 
 def taken(invocation: Invocation, place: Checkout | None = None) -> None:
-    """Files of ours that the command names are there, and genenv_jax.main takes what is meant for it."""
+    """Files of ours that the command names exist, and genenv_jax.main accepts the arguments meant for it."""
     words = invocation.arguments
     assert all((ROOT / word).exists() for word in words if word.startswith(("launch/", "configs/")))
     if invocation.flag("config"):
@@ -34,7 +34,7 @@ def make(invocation: Invocation, place: Checkout) -> None:
 
 
 def pip(invocation: Invocation, place: Checkout) -> None:
-    """A pinned requirement is one that setup.py or the Makefile has."""
+    """A pinned version is allowed by setup.py or the Makefile."""
     text = (ROOT / "setup.py").read_text() + (ROOT / "Makefile").read_text()
     for wanted in (Requirement(word) for word in invocation.arguments if "==" in word):
         (pin,) = wanted.specifier
@@ -44,7 +44,7 @@ def pip(invocation: Invocation, place: Checkout) -> None:
 
 
 def kubectl(invocation: Invocation, place: Checkout) -> None:
-    """What is created is valid."""
+    """The created manifest is valid."""
     if invocation.stdin:
         created = yaml.safe_load(invocation.stdin)
         assert programs.schema_errors("jobset", created) == []
@@ -52,7 +52,7 @@ def kubectl(invocation: Invocation, place: Checkout) -> None:
 
 
 def sky(invocation: Invocation, place: Checkout) -> None:
-    """The task gets all that it asks for, and nothing else."""
+    """The task gets every variable that it declares, and no other."""
     taken(invocation)
     words = invocation.arguments
     given = dict(value.split("=") for flag, value in itertools.pairwise(words) if flag == "--env")
@@ -61,7 +61,7 @@ def sky(invocation: Invocation, place: Checkout) -> None:
 
 
 def sbatch(invocation: Invocation, place: Checkout) -> None:
-    """The script runs, and what it gives srun to start is our program."""
+    """The script runs and passes the arguments to srun."""
     taken(invocation)
     at = invocation.arguments.index("launch/slurm.sbatch")
     cluster = fake_slurm.Cluster(place.root / "slurm")

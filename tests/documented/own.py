@@ -40,10 +40,10 @@ def _succeeded(done, said: str) -> None:
 
 
 def prints(program: str, said: str, *few: str) -> Callable:
-    """What runs a program at the smallest size and looks for `said` in its output.
+    """A check that runs a program at the smallest size and looks for `said` in its output.
 
     Args:
-      said: "{workdir}" stands for that of the command.
+      said: "{workdir}" stands for the command's.
       few: flags that make it small.
     """
 
@@ -77,11 +77,11 @@ def supervised(invocation: Invocation, place: Checkout) -> None:
 
 
 def experiment(invocation: Invocation, place: Checkout) -> None:
-    """Every arm's configuration is checked, and finished runs are reported; they are made up."""
+    """Every arm's configuration is checked, and made-up finished runs are reported."""
     arguments = place.arguments(invocation)
     if not invocation.flag("config.seeds"):
         arguments.append("--config.seeds=(0,1)")
-    # What is made up has no other metric.
+    # The made-up runs have this metric.
     arguments += ["--config.bootstrap=100", "--config.metric=eval/in_distribution/sampled/accuracy"]
     plan = make_plan(parsed(*(a for a in arguments if a.startswith("--config"))))
     workdir = place.root / invocation.flag("workdir")
@@ -152,7 +152,7 @@ def datasets(invocation: Invocation, place: Checkout) -> None:
 
 
 def aot_check(invocation: Invocation, place: Checkout) -> None:
-    """All that comes before the compiler, for which libtpu is needed."""
+    """Everything before the compiler, which needs libtpu."""
     given = place.arguments(invocation)
     if not invocation.flag("model"):
         given.append(f"--model={place.model}")
@@ -163,7 +163,7 @@ def aot_check(invocation: Invocation, place: Checkout) -> None:
 
 
 def arguments_alone(invocation: Invocation, place: Checkout) -> None:
-    """The arguments alone: at their smallest these measure for some seconds, in tests/bench."""
+    """Only parses the arguments: even the smallest measurement takes seconds, see tests/bench."""
     bench = str(ROOT / "bench")
     with mock.patch.object(sys, "path", [bench, *sys.path]):
         module = importlib.import_module(pathlib.PurePath(invocation.program).stem)

@@ -1,8 +1,8 @@
 """Every command of README.md, CONTRIBUTING.md, docs/, the notebooks' texts and configs/ is run, as it stands.
 
-Bash reads a block of commands and says what it would start (`blocks`).  Each program that it starts is of one
-kind of the table below, whose function runs it with these arguments and stand-ins for what a test has not: a
-reader's models, directories and clouds, and hours.  A new command that is of no kind fails.
+Bash reads a block of commands and records what it would start (`blocks`).  Each program is of one kind in
+`KINDS`, whose function runs it with these arguments and stand-ins for what a test lacks: a reader's models,
+directories and clouds, and hours of time.  A new command of no kind fails.
 """
 
 import dataclasses
@@ -44,8 +44,8 @@ class Kind:
     """Commands that are run alike.
 
     Attributes:
-      programs: of `Invocation.program`.
-      run: raises AssertionError where the command does not do what it is for.
+      programs: values of `Invocation.program`.
+      run: raises AssertionError where the command fails its purpose.
       only: which invocations of these programs.
       needs: marks and fixtures.
     """
@@ -86,9 +86,9 @@ KINDS = {
     "sbatch": Kind(("sbatch",), launchers.sbatch),
     "tpu_vm.sh": Kind(("launch/tpu_vm.sh",), launchers.tpu_vm),
 }
-# Those that the shell needs for what it computes; bash has run them.
+# Programs whose results the shell needs; bash has run them.
 TOOLS = ("envsubst", "id", "mkdir")
-# Programs that cannot be had in a test, and why.
+# Programs that a test cannot run, and why.
 NOT_RUN = {
     "vllm": "a server that needs an accelerator; tests/evaluate asks a stand-in",
     "sglang.launch_server": "likewise",
@@ -98,7 +98,7 @@ NOT_RUN = {
 
 @functools.cache
 def shown() -> dict[tuple, Invocation]:
-    """What the documentation starts, by program, arguments and input, each once, where it is shown first."""
+    """What the documentation starts, by program, arguments and input; each at its first appearance."""
     found = {}
     for block in blocks():
         if block.language == COMMANDS:
@@ -109,13 +109,13 @@ def shown() -> dict[tuple, Invocation]:
 
 @functools.cache
 def _module(invocation):
-    """Its program, a command of `genenv` as the module that it runs."""
+    """The invocation's program; for a command of `genenv`, the module that it runs."""
     program = invocation.program.replace("genenv ", "genenv_jax.")
     return "genenv_jax.main" if program == "genenv_jax.train" else program
 
 
 def kinds_of(invocation):
-    """Names of its kinds; one, if all is well."""
+    """Names of the invocation's kinds; exactly one, if all is well."""
     return [
         name for name, kind in KINDS.items() if _module(invocation) in kind.programs and kind.only(invocation)
     ]
@@ -144,7 +144,7 @@ def test_every_command_is_of_one_kind():
 
 
 def test_every_kind_is_shown():
-    """What is listed above and stands nowhere is left over."""
+    """An entry above that no page uses is obsolete."""
     there = {name for invocation in shown().values() for name in kinds_of(invocation)}
     assert there == set(KINDS)
     programs = {invocation.program for invocation in shown().values()}
@@ -170,7 +170,7 @@ def _case(name):
 
 @pytest.mark.parametrize("name", [_case(name) for name in KINDS])
 def test_commands(name, request, checkout):
-    """All of a kind run, then those that failed are named."""
+    """All commands of a kind run before the failed ones are named."""
     kind, failed = KINDS[name], []
     if DATA in kind.needs:
         data = request.getfixturevalue("data_dir")
@@ -180,7 +180,7 @@ def test_commands(name, request, checkout):
     place = request.getfixturevalue("finished") if RUN in kind.needs else checkout
     ran = set()
     for invocation in shown().values():
-        # Some differ in the name of a model alone, and none of those models is here.
+        # Some differ only in a model's name, which `arguments` replaces.
         alike = (invocation.program.split()[-1], *sorted(place.arguments(invocation)), invocation.stdin)
         if name in kinds_of(invocation) and alike not in ran:
             ran.add(alike)

@@ -8,23 +8,23 @@ import time
 
 
 class Raw(str):
-    """A body that is JSON already, or none."""
+    """A body to send verbatim, JSON or not."""
 
 
 class Endless(str):
-    """A body that is sent again and again, until the client goes."""
+    """A body that is repeated until the client disconnects."""
 
 
 class EndlessHead(str):
-    """What is sent in place of a response; the part behind "|" again and again, until the client goes."""
+    """Sent in place of a response; the part after "|" is repeated until the client disconnects."""
 
 
 @contextlib.contextmanager
 def serve(reply):
-    """Serves `reply(request) -> str | (status, body)` at the URL that is given; the requests so far follow.
+    """Serves `reply(request) -> str | (status, body)`; yields the URL and the requests so far.
 
     A text becomes the answer; a status and an object, or a `Raw` or `Endless` text, are sent as they are.
-    With the status 307 a `Raw` text is the place to go to.
+    With status 307 a `Raw` text is the redirect's target.
     """
     requests = []
 

@@ -70,7 +70,7 @@ class Games(Benchmark):
 
 
 class Scripted:
-    """A chat model whose texts a function of the conversation decides: f(text, sample) -> text."""
+    """A chat model that answers with f(text of the last message, sample or turn)."""
 
     continues = False
     transcripts = False

@@ -1,6 +1,6 @@
 """A server that runs an exported model directory with torch.
 
-Beyond the directory it knows nothing: chat template, end tokens and weights are those that lie there.
+It knows only the directory: chat template, end tokens and weights all come from there.
 """
 
 import contextlib

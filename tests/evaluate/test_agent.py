@@ -1,4 +1,4 @@
-"""What is said of answers that were cut off."""
+"""The message about answers that were cut off."""
 
 from genenv_jax.benchmarks.base import Score
 from genenv_jax.evaluate.agent import cut_off

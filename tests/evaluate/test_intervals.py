@@ -18,7 +18,7 @@ from tests.evaluate.games import Games
 
 
 def results(successes, category="all", ended=True):
-    """The attempts at a task for each row of successes."""
+    """For each row of successes, the attempts at one task."""
     games = Games()
     return [
         [
@@ -100,12 +100,12 @@ def test_samples_of_a_task_are_not_taken_for_independent():
 
 def test_categories_keep_their_sizes():
     sure = results([[1]] * 30, "sure") + results([[0]] * 10, "never")
-    # All resamples are alike, which says nothing of other tasks.
+    # All resamples are alike, which says nothing about other tasks.
     assert bounds(sure, resamples=50)["accuracy"] == wilson_interval(0.75, 40)
 
 
 def test_categories_of_one_task_are_drawn_from_together():
-    """Apart they would add no width, and these ten tasks would seem to be all there are."""
+    """Drawn apart they would add no width, as if these ten tasks were all there are."""
     apart = [of for i in range(10) for of in results([[i % 2]], f"c{i}")]
     rows = results([[i % 2] for i in range(10)])
     (low, high), (low_of_one, high_of_one) = (bounds(x)["accuracy"] for x in (apart, rows))
@@ -114,7 +114,7 @@ def test_categories_of_one_task_are_drawn_from_together():
 
 
 class Split(Games):
-    """Two splits, whose names are there where both are; a count; a score that is no success."""
+    """Two splits, named in the metrics where both occur; a count; a constant score."""
 
     def aggregate(self, results):
         by_split = {}

@@ -1,4 +1,4 @@
-"""Success rates of fresh tasks by rollouts that decide nothing."""
+"""Success rates of fresh tasks from rollouts that influence nothing."""
 
 import contextlib
 from types import SimpleNamespace

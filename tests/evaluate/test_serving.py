@@ -16,7 +16,7 @@ from tests.evaluate import model_server
 from tests.evaluate.fake_server import called, serve
 from tests.runs import lines, run
 
-# Short chains of Dial, of which so young a model gets some right.
+# Chains of Dial short enough that a barely trained model gets some right.
 SETTINGS = {
     "benchmark.name": "dial",
     "benchmark.positions": 3,
@@ -47,7 +47,7 @@ def exported(cache, tmp_path_factory):
 
 
 def evaluated(cache, out, *arguments):
-    """What the command writes, place for place."""
+    """Predictions and metrics that the command writes."""
     flags = [f"--config=tests/run_toy.py:{cache}", f"--workdir={out}"]
     flags += [f"--config.{name}={value}" for name, value in SETTINGS.items()]
     result = call("evaluate", *flags, *arguments)
@@ -71,14 +71,14 @@ def test_a_served_export_gives_the_same_answers_and_scores(cache, exported, tmp_
     assert len(requests) == len(predictions) > 20
     assert len({p["answer"] for p in predictions}) > 10
     assert 0 < metrics["eval/in_distribution/greedy/accuracy"] < 1
-    # Plain conversations: no tools, no format of the answer, no stop words.
+    # Plain conversations: no tools, no answer format, no stop words.
     wanted = {"model", "messages", "temperature", "max_tokens", "seed", "path", "key"}
     assert all(set(request) == wanted for request in requests)
 
 
 @pytest.mark.slow
 def test_servers_read_made_tokenizers_otherwise(tmp_path):
-    """Why the cards of made models do not offer to serve them; others are read as they are here."""
+    """Why cards of made models offer no serving; servers read other tokenizers as we do."""
     plain, made = (tiny.write_model(tmp_path / name) for name in ("plain", "made"))
     train_tokenizer(["one two 12 34 it's"] * 9, 280).save_pretrained(made)
     for directory, same in ((plain, True), (made, False)):
@@ -90,7 +90,7 @@ def test_servers_read_made_tokenizers_otherwise(tmp_path):
 def knows_the_files(request):
     """The right calls for the small files of BFCL, as a server that parses calls sends them.
 
-    Like OpenAI's it refuses calls without results, and results without calls.
+    Like OpenAI's server, it refuses calls without results, and results without calls.
     """
     waiting = []
     for message in request["messages"]:

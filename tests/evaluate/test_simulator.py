@@ -19,7 +19,7 @@ command = importlib.import_module("genenv_jax.evaluate.__main__")
 
 
 class Saying:
-    """An `ChatModel` that writes `texts`, the last one cut off, for every seed, in a wrong order."""
+    """A `ChatModel` that writes `texts` for every seed, in reverse, the last text cut off."""
 
     def __init__(self, texts):
         self.texts, self.samples, self.asked = texts, len(texts), []
@@ -39,15 +39,15 @@ def test_generations_are_counted_by_reason(cache, tmp_path):
     benchmark = make_benchmark(config)
     seeds = benchmark.tasks("seed")[:3]
     held_out = benchmark.simulator_answer(benchmark.tasks("eval")[0])
-    fresh, unreadable = "a task without copy", "sevenths" * 7  # the toy reads no lengths of 7 n
+    fresh, unreadable = "a task without copy", "sevenths" * 7  # the toy cannot parse lengths of 7 n
     texts = [benchmark.simulator_answer(seeds[0]), held_out, fresh, "", unreadable, fresh]
     said = Saying(texts)
     found = evaluate_simulator(config, benchmark, seeds, said, Progress(0, silent=True), tmp_path)
-    # As in a first epoch nothing is known of the seeds.
+    # As in a first epoch, the seeds have no statistics.
     assert said.asked == [benchmark.simulator_messages(s, SeedStatistics()) for s in seeds]
     tasks = lines(tmp_path, "tasks.jsonl")
     verdicts = collections.Counter(task["verdict"] for task in tasks)
-    # The second and the third seed's are copies of what the first brought.
+    # The second and third seeds' fresh texts are copies of the first's.
     assert verdicts == {
         "duplicate": 3 + 2,
         "contaminated": 3,

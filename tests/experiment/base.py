@@ -1,4 +1,4 @@
-"""What the runs of the tests' suites start from; no model is there."""
+"""The base configuration of the tests' suites; its model path does not exist."""
 
 from genenv_jax.config import default_config
 

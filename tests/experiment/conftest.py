@@ -1,4 +1,4 @@
-"""Where child processes find the modules, and configuration files are named from."""
+"""The directory where child processes find modules and configuration files."""
 
 import pytest
 

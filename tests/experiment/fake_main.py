@@ -1,7 +1,7 @@
 """Plausible runs without a model; as a script, a stand-in for `genenv_jax.main`.
 
-Of its flags it reads what `suites.arm` sets, the seed and the epochs.  It continues an interrupted run,
-as the real one does, and appends a line to events.txt in the suite's workdir when it starts and ends.
+It reads only the flags that `suites.arm` sets, the seed, the epochs and the workdir.  It continues an
+interrupted run, as the real one does, and appends a line to the suite's events.txt at start and end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SPLITS = {"in_distribution": (0.2, 1.0), "deeper": (0.05, 0.5), "renamed": (0.15
 
 
 def records(gain: float, seed: int, epochs: int):
-    """Lines of metrics.jsonl: held-out scores that rise by `gain`, from a start that the seed has."""
+    """Lines of metrics.jsonl: held-out scores rise by `gain` from a start set by the seed."""
     shared, own = np.random.default_rng([seed]), np.random.default_rng([seed, int(gain * 1e4)])
     base, speed = shared.normal(0, 0.02), 1 + own.normal(0, 0.05)
     rollouts = 0
@@ -56,7 +56,7 @@ def records(gain: float, seed: int, epochs: int):
 
 
 def write_run(directory: pathlib.Path, gain: float, seed: int, epochs: int = 4, change=lambda _: None):
-    """A whole run's files, but for its tasks; its lines, once `change` has changed them."""
+    """Writes a whole run's files except its tasks; returns its lines, as `change` leaves them."""
     directory.mkdir(parents=True)
     config = {"seed": seed, "epochs": epochs, "benchmark": {"name": "embedded"}}
     config["curriculum"] = {"alpha": 0.5, "k_min": 0.1}
@@ -70,7 +70,7 @@ def write_run(directory: pathlib.Path, gain: float, seed: int, epochs: int = 4, 
 
 
 def accuracy_alone(lines) -> None:
-    """Leaves out all but the step, the tokens and one accuracy: a `change` of `write_run`."""
+    """Keeps only the step, the tokens and one accuracy: a `change` for `write_run`."""
     kept = ("step", "eval/in_distribution/sampled/accuracy", "tokens/total")
     lines[:] = [{k: v for k, v in line.items() if k in kept} for line in lines]
 

@@ -1,4 +1,4 @@
-"""Suites whose runs take no model: `fake_main` stands in for `genenv_jax.main`."""
+"""Suites whose runs need no model: `fake_main` stands in for `genenv_jax.main`."""
 
 import pathlib
 import sys
@@ -44,6 +44,6 @@ def parsed(*arguments):
         "config", flag_values=values, lock_config=False, accept_new_attributes=True, sys_argv=command
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of ml_collections' import of a file
+        warnings.simplefilter("ignore", DeprecationWarning)  # from ml_collections' import of a file
         values(command)
     return config.value

@@ -22,7 +22,7 @@ def suite(name):
 
 
 def differences(one, other):
-    """Settings of the second that are not those of the first."""
+    """Settings of the second that differ from the first's."""
     one, other = flatten(one.to_dict()), flatten(other.to_dict())
     assert one.keys() == other.keys()
     return {key: value for key, value in other.items() if value != one[key]}

@@ -189,7 +189,7 @@ def test_other_settings_are_refused_by_name(tmp_path, change, message):
 
 
 def test_finished_runs_are_read_against_another_cost(tmp_path):
-    """Where nothing is run; a run that would go on is refused."""
+    """Allowed where nothing is run; runs that would continue are refused."""
     compare_or_store(make_plan(fake_suite()), tmp_path)
     suite = fake_suite()
     suite.cost = "rollouts" if suite.cost == "tokens" else "tokens"

@@ -1,4 +1,4 @@
-"""A few hundred generated texts, what longer runs have found, and that finds are found."""
+"""A few hundred generated texts, finds of longer runs, and detection of planted bugs."""
 
 import json
 import pathlib

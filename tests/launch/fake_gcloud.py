@@ -1,9 +1,9 @@
-"""A stand-in for gcloud with workers that are directories of this machine.
+"""A stand-in for gcloud whose workers are directories on this machine.
 
 `install` puts three commands into a directory for PATH.  They share a control directory:
 
     calls.jsonl     every call of gcloud, its arguments as a list
-    state           of the slice; no file: there is none
+    state           the slice's state; no file: no slice
     type            the slice's accelerator type
     workers/N/      the home directory of worker N; what ssh is given runs there in a real bash
     buckets/B/      a Cloud Storage bucket
@@ -17,12 +17,12 @@
 Scenario of a test, in scenario.json:
 
     workers          how many a slice has
-    create           [[exit code, message, state], …]: what one call of create after the other does;
-                     the last counts for all that follow
-    delete           [[exit code, message], …], likewise; then it works
+    create           [[exit code, message, state], …]: the results of successive calls of create;
+                     the last one repeats
+    delete           [[exit code, message], …], likewise; then it succeeds
     queued           what describing a queued request says, likewise
-    follow           what reading the log does, likewise: "drop" (the connection); in a run that `hang`
-                     holds, "release" (it), "PREEMPTED" (the slice) or "GONE" (it is absent then)
+    follow           what reading the log does, likewise: "drop" (the connection); while `hang` exists,
+                     "release" (the run), "PREEMPTED" (the slice) or "GONE" (no slice is left)
     describe_error   message with which describe fails
 """
 
@@ -101,7 +101,7 @@ def install(commands: pathlib.Path, control: pathlib.Path, **scenario) -> None:
 
 
 def power_off(home: pathlib.Path, started: pathlib.Path) -> None:
-    """Ends the run of a worker at once, in all its processes, once its program has written `started`."""
+    """Kills all processes of a worker's run at once, after its program has written `started`."""
     for _ in range(2000):
         if started.exists():
             break
@@ -119,7 +119,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
     scenario = json.loads(scenario_file.read_text())
 
     def take(key, default=None):
-        """The next entry of a list of the scenario; the last one of "create" stays."""
+        """The next entry of a scenario's list; the last one of "create" stays."""
         entries = scenario.get(key) or [default]
         entry = entries[0]
         if key != "create" or len(entries) > 1:
@@ -203,7 +203,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
             words = ["bash", "-c", f'cd "$HOME"\n{command}']
             processes.append(os.spawnvpe(os.P_NOWAIT, "bash", words, environment))
         codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
-        # Of several workers gcloud says only that one has failed.
+        # With several workers gcloud reports only that one has failed.
         return codes[0] if len(codes) == 1 else 255 if any(codes) else 0
     print(f"unknown call {arguments}", file=sys.stderr)
     return 99

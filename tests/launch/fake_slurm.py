@@ -1,14 +1,14 @@
-"""A stand-in for Slurm that runs a batch script's steps in real processes of this machine.
+"""A stand-in for Slurm that runs a batch script's steps in real processes on this machine.
 
 `Cluster.submit` is sbatch and the controller: it reads the script's #SBATCH lines, runs it, and starts it
-again where that was asked for.  srun, scancel and scontrol are commands in `commands`, and so is the program,
-`python`: a shell script that holds its workdir's run.lock, appends to its metrics.jsonl, and at SIGTERM gives
-the lock back and ends with exit code 143.  In the control directory:
+again when asked to.  srun, scancel and scontrol are commands in `commands`, and so is the program,
+`python`: a shell script that holds its workdir's run.lock, appends to its metrics.jsonl, and on SIGTERM
+releases the lock and exits with code 143.  In the control directory:
 
     srun            what srun was called with, one line a call
     requeue         made by scontrol
-    tasks/N         process id of task N that runs
-    ready/N         task N listens to signals
+    tasks/N         process id of task N while it runs
+    ready/N         exists once task N handles signals
     hang            while this file exists the program runs on
     exit/N          exit code of task N; the others then end by themselves, with 143
 """

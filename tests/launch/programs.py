@@ -1,4 +1,4 @@
-"""What a launcher's files hold, and what the program makes of the command line that they give it."""
+"""Checks of launchers' files against schemas, and of the command lines that they give the program."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ from tests import commands
 
 
 def schema_errors(name, value):
-    """What the stored schema of `name` says against a parsed file."""
+    """Errors of a parsed file by the stored schema of `name`."""
     schema = json.loads((pathlib.Path(__file__).parent / f"schemas/{name}.json").read_text())
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(value)]
 
@@ -36,7 +36,7 @@ def accepted(arguments):
 
 
 def committed(path):
-    """Makes a directory a git repository in which all is committed; the directory."""
+    """Makes a directory a git repository with everything committed; returns the directory."""
     identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
     for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "all"]):
         subprocess.run(["git", *arguments], cwd=path, check=True)

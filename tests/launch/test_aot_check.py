@@ -1,4 +1,4 @@
-"""launch/aot_check.py on slices that are not there."""
+"""launch/aot_check.py on machines without a TPU."""
 
 import dataclasses
 import importlib.util
@@ -136,7 +136,7 @@ def test_the_table_and_the_verdict(model):
 
 
 def test_what_cannot_be_checked_is_one_line(model, tmp_path):
-    """A slice that is none; and a libtpu that cannot be imported stands for one that is not installed."""
+    """An unknown slice; and libtpu, where a module that cannot be imported stands for a missing one."""
     (tmp_path / "libtpu.py").write_text("raise ImportError('no libtpu')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     for topology, message in (("h100-8", "topology 'h100-8'"), ("v5e:2x2", 'install "jax[tpu]"')):
@@ -198,7 +198,7 @@ def test_models(aot_check, tmp_path):
 
 
 def _programs(config, decoder):
-    """(the programs by name on one device, the agent's work, the module that counts)."""
+    """(programs by name on one device, its mesh, the agent's work, the module that counts)."""
     import jax
 
     from genenv_jax.parallel.mesh import make_mesh
@@ -212,7 +212,7 @@ def _programs(config, decoder):
 
 @pytest.mark.slow
 def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
-    """Layers unrolled, one micro-batch and one chunk: then the compiler's figure is whole."""
+    """Layers unrolled, one micro-batch and one chunk: then the compiler's figure is complete."""
     config = small_config(**{"agent.micro_batches": 1, "model.dtype": "float32"})
     decoder = aot_check.model_config(model, config, 0)
     wide = {"hidden_size": 256, "head_dim": 32, "intermediate_size": 512}
@@ -224,7 +224,7 @@ def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
 
 
 def test_the_roofline(aot_check):
-    """Decoding is bound by what it reads; an update by its operations, of which remat adds a third."""
+    """Decoding is bound by what it reads; an update by its operations, to which remat adds a third."""
     config = small_config(**{"model.remat": "full", "limits.agent_prompt": 2048})
     decoder = aot_check.model_config("Qwen2.5-0.5B", config, 0)
     programs, mesh, work, costs = _programs(config, decoder)
@@ -266,7 +266,7 @@ def test_names_that_no_slice_has(text, message):
 
 
 class Failing:
-    """A program that the compiler does not take."""
+    """A program that the compiler rejects."""
 
     def __init__(self, message):
         self.message = message
@@ -323,7 +323,7 @@ def test_the_table_of_slices(monkeypatch):
     }
     head, *rows = aot_table.table(lines)
     first = dict(zip(head, rows[0], strict=True))
-    # 13 GiB, and beside them the other player's two trees and the reference, or the reference alone.
+    # 13 GiB, plus the other player's two trees and the reference, or the reference alone.
     assert first["GRPO"] == "13.0" and (first["none"], first["player"]) == ("16.0", "14.0")
     assert first["fits with"] == "player" and first["seconds to compile"] == "41"
     assert first["most tokens/s"] == f"{32 * 4 * 16 / 0.5:.0f}" and first["most MFU"] == "51%"

@@ -1,4 +1,4 @@
-"""The Dockerfile: what it copies is there and is enough, and what it runs takes a command line."""
+"""The Dockerfile: what it copies exists and suffices, and its entry point takes a command line."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ def test_it_runs_as_a_user_that_it_makes():
 
 
 def test_extras_are_optional():
-    """pip takes no empty brackets."""
+    """pip rejects empty brackets."""
     (argument,) = re.findall(r'--editable (".*?")', " ".join(LINES))
     for extras, expected in (("", "."), ("tpu,endpoint", ".[tpu,endpoint]")):
         command = ["bash", "-c", f"echo {argument}"]
@@ -39,7 +39,7 @@ def test_extras_are_optional():
 
 @pytest.mark.slow
 def test_what_is_copied_is_enough_for_the_installation_and_the_program(tmp_path):
-    """The steps in their order; in place of pip, the metadata that it would make."""
+    """Follows the steps in order; in place of pip, builds the metadata that it would make."""
     for step, text in STEPS:
         if step == "COPY":
             *sources, target = text.split()

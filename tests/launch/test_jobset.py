@@ -70,7 +70,7 @@ def test_one_pod_a_host_and_all_chips_of_the_topology():
         assert job["completionMode"] == "Indexed"
         size = math.prod(map(int, topology.split("x")))
         assert limits["google.com/tpu"] * job["completions"] == size
-        # v4 and v5p are named by their TensorCores, two a chip, and have topologies of three sides.
+        # v4 and v5p are named by their TensorCores, two per chip, and have three-dimensional topologies.
         cores = name.startswith(("v4", "v5p"))
         assert int(name.split("-")[1]) == size * (2 if cores else 1)
         assert topology.count("x") == (2 if cores else 1)
@@ -85,7 +85,7 @@ def test_a_failed_pod_restarts_all_and_a_refusal_ends_all():
     job, policy = job_of(manifest), manifest["spec"]["failurePolicy"]
     # Any failed pod fails the job, which restarts the set; 2 is the exit code of `cli.fail`.
     assert job["backoffLimit"] == 0 and policy["maxRestarts"] > 0
-    assert pod_of(manifest)["restartPolicy"] == "Never"  # what podFailurePolicy asks for
+    assert pod_of(manifest)["restartPolicy"] == "Never"  # podFailurePolicy requires this
     (rule,) = job["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob" and rule["onExitCodes"]["values"] == [2]
     assert rule["onExitCodes"]["containerName"] == container_of(manifest)["name"]
@@ -100,7 +100,7 @@ def test_the_workdir_is_in_the_bucket():
     (volume,), (mount,) = pod["volumes"], container["volumeMounts"]
     assert volume["name"] == mount["name"]
     assert volume["csi"]["volumeAttributes"]["bucketName"] == "my-bucket"
-    # What the launcher of TPU VMs mounts with.
+    # The mount options of the TPU VM launcher.
     worker = (ROOT / "launch/tpu_vm_worker.sh").read_text()
     options = volume["csi"]["volumeAttributes"]["mountOptions"].split(",")
     assert "implicit-dirs" in options and "--implicit-dirs" in worker

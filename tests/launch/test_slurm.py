@@ -45,13 +45,13 @@ def test_a_run_starts_one_process_a_task(cluster):
 
 def test_the_time_limit_ends_the_run_and_queues_it_again(cluster):
     (cluster.control / "hang").touch()
-    # What Slurm sends, when, and to whom, is in the script.
+    # The script says what Slurm sends, when, and to whom.
     assert re.search(r"(?m)^#SBATCH --signal=B:USR1@\d+$", SCRIPT.read_text())
 
     def limit(process):
         process.send_signal(signal.SIGUSR1)
         process.wait(30)
-        assert not (cluster.workdir / "run.lock").exists()  # the program came to its end
+        assert not (cluster.workdir / "run.lock").exists()  # the program has ended
         return False
 
     done = submit(cluster, during=limit)
@@ -111,7 +111,7 @@ def test_missing_arguments_are_named(cluster, given):
 
 @pytest.mark.slow
 def test_the_program_finds_its_processes(cluster):
-    """Two real processes join each other by what Slurm sets, and end."""
+    """Two real processes join through Slurm's variables, and end."""
     done = submit(cluster, "--print_config", PYTHON=sys.executable, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("config.model.") >= 2

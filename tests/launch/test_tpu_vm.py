@@ -88,7 +88,7 @@ class Cloud:
 
     @property
     def verbs(self):
-        """What was called, without the looks at the slice and what came after each other twice."""
+        """The verbs called, without looks at the slice and immediate repetitions."""
         verbs = []
         for call in self.calls:
             verb = call[3] if call[0] == "compute" else call[1]
@@ -114,14 +114,14 @@ class Cloud:
 @pytest.fixture
 def cloud(repository, tmp_path):
     yield lambda **scenario: Cloud(repository, tmp_path, **scenario)
-    for file in (tmp_path / "control").glob("hang*"):  # what still runs comes to its end
+    for file in (tmp_path / "control").glob("hang*"):  # so that what still runs ends
         file.unlink()
 
 
 WHOLE = ["status", "scp", "unpack", "install", "start", "follow", "status"]
 
 
-# ---- the way through ------------------------------------------------------------------------------
+# ---- the normal course ----------------------------------------------------------------------------
 
 
 def test_a_run_on_a_new_slice(cloud):
@@ -162,7 +162,7 @@ def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
     assert cloud.calls == []
     assert not list(cloud.path.glob("*.tar.gz"))
     assert subprocess.run(["bash", "-n"], input=dry.stdout, text=True, check=False).returncode == 0
-    # What bash makes of the printed lines, since it may quote as only bash does.
+    # Has bash read the printed lines, whose quoting may be specific to bash.
     pasted = f"gcloud() {{ printf '%s\\0' \"$@\" ''; }}\ngit() {{ :; }}\n{dry.stdout}"
     said = subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, check=True)
     printed = [call.split("\0") for call in said.stdout.removesuffix("\0\0").split("\0\0")]
@@ -197,7 +197,7 @@ def test_the_environment_reaches_the_program_and_no_log(cloud, tmp_path):
         ({}, {"create": [[1, "ERROR: Quota exceeded", ""]]}, 1, "Quota exceeded", ["create"]),
         ({}, {"create": [[1, "slow", "CREATING"]]}, 1, "slow", ["create", "delete"]),  # half made
         ({"state": "PREEMPTED"}, {}, 1, "not created by this launcher", []),
-        ({}, {"describe_error": "PERMISSION_DENIED"}, 1, "PERMISSION_DENIED", []),  # is no absence
+        ({}, {"describe_error": "PERMISSION_DENIED"}, 1, "PERMISSION_DENIED", []),  # not taken for absence
         ({}, {"create": [[0, "", ""]], "queued": ["FAILED"]}, 75, "is FAILED", ["create", "delete"]),
         ({}, {"delete": [[1, "503"]]}, 1, "STILL EXISTS AND COSTS", ["create", *WHOLE, "delete"]),
     ],
@@ -229,7 +229,7 @@ def test_what_is_created_in_place_of_a_slice_of_others_is_deleted(cloud):
 
 
 def test_nothing_is_created_for_a_run_that_cannot_be(cloud):
-    """That does not fit, or whose bucket is not there; what cannot be checked is said."""
+    """It does not fit, or its bucket is missing; a check that cannot run is reported."""
     cloud = cloud()
     (cloud.control / "fits").write_text("1")
     done = cloud.launch(*ONE_HOST, *PROGRAM)
@@ -251,7 +251,7 @@ def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud):
     done = cloud.launch(*TWO_HOSTS, *PROGRAM)
     assert done.returncode == 3, done.stderr
     assert "t1v-n-w-1 exit:3" in done.stderr
-    assert "[t1v-n-w-1] epoch 2 on worker 1" in done.stdout  # the tails of all
+    assert "[t1v-n-w-1] epoch 2 on worker 1" in done.stdout  # every worker's tail
     assert "STILL EXISTS" not in done.stderr
     assert cloud.verbs[-2:] == ["tail", "delete"]
 
@@ -298,7 +298,7 @@ def interrupt(cloud):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Tests that run in the background may have been told to ignore it, and so would the script.
+        # Tests in the background may ignore SIGINT, which the script would inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as launcher:
         assert launcher.stdout.readline() == "epoch 1 on worker 0\n"
@@ -313,7 +313,7 @@ def test_after_ctrl_c_the_run_goes_on_and_is_found_again(cloud):
     assert "delete" not in cloud.verbs
     other = cloud.launch(*ONE_HOST, "--run=other", *PROGRAM)
     assert other.returncode == 1 and "busy with run slice" in other.stderr
-    # The launcher finds it before the run ends: the stand-in lets it go when it is followed.
+    # The launcher must find the run before it ends, so the stand-in releases it once followed.
     cloud.scenario(follow=["release"])
     done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 0, done.stderr

@@ -28,7 +28,7 @@ def stored():
 
 @pytest.fixture(scope="module")
 def torch():
-    """What makes the stored numbers."""
+    """The module that makes the stored numbers."""
     pytest.importorskip("torch")
     pytest.importorskip("peft")
     from tests.models import make_references
@@ -40,7 +40,7 @@ def assert_masked_logits(model, params, want, scale=1.0):
     tokens, mask = padded_batch(model.config.vocab_size)
     got = np.asarray(logits(model, params, tokens))
     assert got.dtype == np.float32
-    assert np.abs(want).max() > 0.5  # logits of a model that says something
+    assert np.abs(want).max() > 0.5  # the model is not trivial
     np.testing.assert_allclose(got[mask], want, atol=1e-4 * scale, rtol=0)
 
 
@@ -52,7 +52,7 @@ def test_logits(tmp_path, stored, name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_config_as_transformers_spells_it(name):
-    """Its newest spelling, and the one of the published files."""
+    """The newest spelling and that of published files agree."""
     saved = json.loads((cases.FOLDER / "configs.json").read_text())[name]
     assert "rope_parameters" in saved and "rope_scaling" not in saved
     options = {k: v for k, v in MODELS[name].items() if k != "tokenizer"}
@@ -68,7 +68,7 @@ def test_logits_at_long_positions(tmp_path, stored, name):
     tokens, positions = cases.far_batch()
     got = logits(model, params, tokens, positions)
     np.testing.assert_allclose(got, want, atol=1e-4, rtol=0)
-    # The positions and the scaling matter to this model: without them it says something else.
+    # Positions and scaling matter to this model: without either, the logits differ.
     near = np.broadcast_to(np.arange(tokens.shape[1], dtype=np.int32), tokens.shape)
     assert np.abs(logits(model, params, tokens, near) - want).max() > 1e-2
     plain, _ = load(path, rope_scaling=None)
@@ -101,7 +101,7 @@ def test_gradients_of_mean_cross_entropy(tmp_path, stored, name):
         np.testing.assert_allclose(got, want, atol=1e-4, rtol=0, err_msg=str(where))
 
     jax.tree_util.tree_map_with_path(compare, grads, expected)
-    # Some of them without the reader.
+    # Some gradients again, without the reader.
     n, h, d = model.config.num_heads, model.config.head_dim, model.config.hidden_size
     q = want["model.layers.1.self_attn.q_proj.weight"]  # (n * h, d)
     got = np.asarray(grads["layers"]["attention"]["q"]["kernel"][1])
@@ -127,7 +127,7 @@ def test_bfloat16_activations_stay_close(tmp_path, stored):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_our_directory_in_transformers(tmp_path, monkeypatch, torch, name):
-    """Parameters that were made here, exported with an index, say the same there."""
+    """Parameters made here and exported with an index give the same logits there."""
     options = {k: v for k, v in MODELS[name].items() if k != "tokenizer"}
     hf_config = tiny.config_dict(**options)
     config = TransformerConfig.from_huggingface(hf_config)
@@ -168,6 +168,6 @@ def test_the_stored_numbers_are_what_torch_computes(torch):
         assert found.keys() == want.keys()
         for key, x in want.items():
             assert found[key].dtype == x.dtype, key
-            # Each machine adds products up in its own order: rounding is of the scale of the largest ones.
+            # Machines add products in different orders: rounding is on the scale of the largest.
             atol = 0 if name == "ropes" else 1e-5 * np.abs(x).max()
             np.testing.assert_allclose(found[key], x, rtol=1e-5, atol=atol, err_msg=key)

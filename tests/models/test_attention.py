@@ -22,13 +22,13 @@ def single_shot(q, k, v, past):
 )
 def test_blocks_equal_single_shot(monkeypatch, g, t, s, dtype):
     inputs = make_inputs(g=g, t=t, s=s, dtype=dtype)
-    assert "while" not in str(jax.make_jaxpr(causal_attention)(*inputs))  # small: not cut
+    assert "while" not in str(jax.make_jaxpr(causal_attention)(*inputs))  # small: not split into blocks
     monkeypatch.setattr(attention, "_MAX_SCORES", 5 * g * (s + t))  # five queries at a time
     assert_equal_with_gradients(causal_attention, single_shot, inputs)
 
 
 def test_blocks_take_masks_of_every_shape(monkeypatch):
-    """A segment of the row's own, masked by query, goes through the blocks as well."""
+    """A segment per row, masked by query, also goes through the blocks."""
     b, g, t, s = 2, 3, 9, 6
     q, k, v, past = make_inputs(g=g, t=t, s=s)
     rng = np.random.default_rng(7)
@@ -46,7 +46,7 @@ def test_gradients_are_added_up_in_float32(monkeypatch):
     t = 256
     q, k, v, _ = make_inputs(g=1, t=t, s=0, n=1, kv=1, b=1, dtype="bfloat16")
     monkeypatch.setattr(attention, "_MAX_SCORES", 2 * t)  # two queries at a time
-    q = jnp.zeros_like(q)  # a query sees all keys up to its own alike
+    q = jnp.zeros_like(q)  # a query weights all keys up to its own equally
     grad = jax.jit(jax.grad(lambda v: jnp.sum(causal_attention(q, k, v, []).astype(jnp.float32))))
     want = np.cumsum((1 / np.arange(1, t + 1))[::-1])[::-1]  # 1/j + ... + 1/t for key j
     np.testing.assert_allclose(grad(v)[0, 0, :, 0, 0].astype(jnp.float32), want, rtol=1e-2)
@@ -96,7 +96,7 @@ def test_kernels_that_are_not_there():
         causal_attention(q, k, v, past, "cudnn")
     with pytest.raises(ValueError, match="bfloat16 or float16, but dtype = 'float32'"):
         check_attention("cudnn", "float32")
-    # A program for a machine that is not there is refused by that machine's name.
+    # A program for another machine is refused by that machine's name.
     device = jax.sharding.AbstractDevice("a card", 1, "gpu")
     mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=device)
     with (

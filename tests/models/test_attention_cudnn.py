@@ -75,7 +75,7 @@ def test_lowers_to_cudnn_calls(gpu_lowering, s):
         return jax.grad(loss, argnums=(0, 1, 2, 3))(q, k, v, pairs)
 
     both = gpu_lowering(gradients, q, k, v, pairs)
-    # The forward kernel runs once: the backward pass has its results.
+    # The forward kernel runs once: the backward pass reuses its results.
     assert both.count(f"@__cudnn${kind}(") == 1
     assert both.count(f"@__cudnn${kind}Backward(") == 1
 

@@ -31,7 +31,7 @@ def params():
 def cudnn_without_gpu(monkeypatch):
     kernel = functools.partial(cudnn_attention, implementation="xla")
     monkeypatch.setitem(attention._KERNELS, "cudnn", lambda platform: kernel)
-    # float32 shows more than the types that cuDNN itself computes in.
+    # float32 shows smaller errors than cuDNN's own types.
     monkeypatch.setattr(attention, "check_cudnn_dtype", lambda dtype: None)
 
 
@@ -79,7 +79,7 @@ def test_scores_and_gradients(params, plain, changes):
 
 @pytest.mark.slow
 def test_windows_in_the_splash_kernel(params, plain):
-    """A local and a global layer, in which a completion's window ends within its prompt."""
+    """A local and a global layer; a completion's window ends within its prompt."""
     config = dataclasses.replace(CONFIG, window=Window(4, (True, False), 100.0))
     want = scores_and_gradients(params, config)
     close = functools.partial(np.testing.assert_allclose, atol=1e-5)

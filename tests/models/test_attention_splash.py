@@ -1,4 +1,4 @@
-"""The TPU kernel, interpreted, against the plain path; and compiled for a TPU where libtpu is there."""
+"""The TPU kernel, interpreted, against the plain path; and compiled for a TPU where libtpu is installed."""
 
 import functools
 
@@ -80,7 +80,7 @@ def test_mask(prompt, rows, length, window):
 
 
 def test_blocks_between_rows_are_skipped():
-    """What the kernel's own preparation makes of the mask: only blocks on the diagonal, once each."""
+    """The kernel's own preparation keeps only the prompt's blocks and each row's own."""
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask_info as info
 
@@ -107,7 +107,7 @@ _SLOW = pytest.mark.slow
     ],
 )
 def test_on_a_mesh(batch, n, kv, sizes, window):
-    """Batch over data and fsdp, heads over tensor; kv heads replicated where it does not divide."""
+    """Batch over data and fsdp, heads over tensor; kv heads replicated where tensor does not divide them."""
     q, k, v, past = make_inputs(g=2, t=20, s=9, n=n, kv=kv, b=batch)
     splash, plain = (
         with_window(name, window, jnp.array(True))
@@ -161,5 +161,5 @@ def test_compiles_for_a_tpu(sizes, head_dim, monkeypatch):
         lowered = jax.jit(jax.grad(loss, argnums=range(5))).lower(q, k, k, keys, keys, mask)
         assert lowered.as_text().count("tpu_custom_call") >= 3  # forward, dq, dkv
         memory = lowered.compile().memory_analysis()
-    scores = 4 * b * g * n * t * (s + t) // 4  # bytes a chip of one float32 copy of the scores
+    scores = 4 * b * g * n * t * (s + t) // 4  # bytes per chip of one float32 copy of the scores
     assert memory.temp_size_in_bytes < scores / 4

@@ -128,7 +128,7 @@ def test_decode_takes_anything(model):
 
 
 def test_a_prompt_does_not_depend_on_the_day(directory):
-    """Llama 3's templates ask for the date so."""
+    """Llama 3's templates read the date this way."""
     today = "{%- if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif -%}"
     tiny.write_tokenizer(directory, chat_template=today + "{{ date_string }}" + tiny.CHAT_TEMPLATE)
     model = LanguageModel.load(directory)
@@ -189,7 +189,7 @@ def test_files_that_do_not_fit(directory, name, changes, message):
     elif changes == "pointer":
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    elif isinstance(changes, int):  # the id of a token more, after a gap
+    elif isinstance(changes, int):  # the id of an extra token, after a gap
         tokenizer = json.loads((directory / name).read_text())
         tokenizer["model"]["vocab"]["<far>"] = changes
         (directory / name).write_text(json.dumps(tokenizer))
@@ -208,7 +208,7 @@ def test_save_keeps_tokenizer_and_end_tokens(tmp_path, directory):
     (directory / "chat_template.jinja").write_text(tiny.CHAT_TEMPLATE)
     model = LanguageModel.load(directory)
     out = model.save(tmp_path / "out", model.load_params())
-    # As they are: the installed transformers would write them as older versions cannot read them.
+    # Byte for byte: the installed transformers would write what older versions cannot read.
     own = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", template
     for name in own:
         assert (out / name).read_bytes() == (directory / name).read_bytes()
@@ -247,7 +247,7 @@ OTHER_NAMES = "{{ '<|endoftext|>' }}" + tiny.CHAT_TEMPLATE.replace("assistant\\n
 )
 
 
-# With a switch, as Qwen3's: what a model must not think is put before its answer, and dropped afterwards.
+# With a switch, like Qwen3's: an empty thought is put before an answer, and dropped afterwards.
 SWITCH = tiny.CHAT_TEMPLATE.replace(
     "assistant\\n' }}",
     "assistant\\n' }}{%- if enable_thinking is defined and not enable_thinking -%}"
@@ -255,7 +255,7 @@ SWITCH = tiny.CHAT_TEMPLATE.replace(
 )
 
 
-# As R1's distilled models: every answer begins in a thought, and an answered one has lost it.
+# Like R1's distilled models: every answer begins in a thought, which the history omits.
 OPENED = THINKING.replace("assistant\\n' }}", "assistant\\n<think>\\n' }}")
 
 
@@ -299,7 +299,7 @@ def test_thoughts_of_a_template(directory, template, thinking, before, special):
     opened = before if "/" not in before else ""
     said = "6 * 7</think>\n\n= 42"
     assert model.decode([*model.encode(said), END]) == opened + said
-    # A taught answer does not stay in the thought.
+    # A demonstrated answer closes the thought.
     tokens, _ = _encode_answer(model, "= 42")
     assert tokens[-1] == END and after_thoughts(model.decode(tokens)).strip() == "= 42"
 
@@ -340,7 +340,7 @@ def test_templates_that_cannot_go_on(directory):
             model.encode_reply(user("a"), user("b"), done=True)
 
 
-# In the manner of Qwen2.5's: tools stand in the system message, results in a user's.
+# Like Qwen2.5's: tools are in the system message, results in a user message.
 TOOL_TEMPLATE = (
     "{{ '<|im_start|>system\\n' }}"
     "{%- if messages[0]['role'] == 'system' -%}{{ messages[0]['content'] }}{%- endif -%}"
@@ -394,7 +394,7 @@ ALTERNATING = (
     ],
 )
 def test_results_of_calls(directory, template, role, keys):
-    """They are the template's, from its structured calls too, and turns go on where they stopped."""
+    """They are written as the template does, also after structured calls, and turns continue the tokens."""
     tiny.write_tokenizer(directory, chat_template=template.replace("CALLS", HERMES))
     model = LanguageModel.load(directory)
     assert model.why_not_continuable == ""

@@ -43,7 +43,7 @@ init = jax.jit(init_adapters, static_argnums=0)
 
 
 def logits(config, params):
-    """At the tokens of `padded_batch`."""
+    """Logits at the tokens of `padded_batch`."""
     tokens, mask = padded_batch(config.vocab_size)
     return np.asarray(cases.logits(Transformer(config), params, tokens))[mask]
 
@@ -71,7 +71,7 @@ def test_initial_a_is_that_of_peft(base):
 
 
 def merges(config, params, adapters):
-    """The merged parameters, after a look at their logits."""
+    """The merged parameters, whose logits are checked."""
     joined = lora.join(params, adapters)
     merged = tiny.merge(joined, config.lora.scale)
     assert jax.tree.structure(merged) == jax.tree.structure(params)
@@ -80,7 +80,7 @@ def merges(config, params, adapters):
 
 
 def test_small_updates_of_a_bfloat16_base_are_in_what_is_saved(base, tmp_path):
-    """Rounded to bfloat16 again, most entries would be the base's."""
+    """Rounded to bfloat16 again, most entries would equal the base's."""
     path, config, params = base
     wide = with_lora(config, LoraConfig(3))
     adapters = jax.tree.map(lambda x: 1e-3 * x, random_adapters(wide))
@@ -107,7 +107,7 @@ def assert_merged(path, merged, want, directory):
 
 @pytest.mark.parametrize("name", cases.ADAPTERS)
 def test_an_adapter_of_peft(base, tmp_path, name):
-    """Read, applied, merged and written again, an adapter that PEFT made is what it was."""
+    """Read, applied, merged and written again, an adapter made by PEFT is unchanged."""
     path, config, params = base
     stored = part(cases.stored("adapters"), name)
     described = json.loads((cases.FOLDER / "configs.json").read_text())[f"adapter/{name}"]

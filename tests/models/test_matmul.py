@@ -44,7 +44,7 @@ def test_operands_of_one_type_are_multiplied_as_they_are():
 
 
 def test_the_sampler_and_the_trainer_round_alike():
-    """And otherwise than float32: the option reaches both."""
+    """And unlike float32: the option reaches both."""
     params = make_params()
     prompts = [[3, 5, 7], [2, 9]]
     engine = Engine(MIXED, SamplingParams(6, 4, ()), 2, (4,))

@@ -29,7 +29,7 @@ def test_inverse_frequencies(stored, name, head_dim, theta):
     want = stored[f"{name}/{head_dim}"]
     got = inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
     assert got.dtype == np.float32
-    # The same bits, but for a power that torch rounds to the other side now and then.
+    # The same bits, except at most one power that torch rounds the other way.
     np.testing.assert_allclose(got, want, rtol=3e-7, atol=0)
     assert np.sum(got != want) <= 1
     assert config.rope_scaling.attention_factor == stored[f"{name}/factor"]
@@ -38,7 +38,7 @@ def test_inverse_frequencies(stored, name, head_dim, theta):
 
 @pytest.mark.parametrize("name", ["", *SCALINGS])
 def test_tables_at_32k(stored, name):
-    """The oracle's cosines and sines, where a rounding of the frequency would be seen most."""
+    """The oracle's cosines and sines, where rounding the frequency would show most."""
     rope, positions = SCALINGS[name] if name else (None, 32_768)
     config = config_of(head_dim=64, rope_scaling=rope, max_position_embeddings=positions)
     got = rope_tables(ROPE_POSITIONS[None, None], 64, config.rope_theta, config.rope_scaling)
@@ -50,7 +50,7 @@ def test_tables_at_32k(stored, name):
 @pytest.mark.parametrize("spelling", ["rope_scaling", "rope_parameters"])
 @pytest.mark.parametrize("name", ["", *SCALINGS])
 def test_what_is_saved_is_read_in_either_spelling(name, spelling):
-    """transformers 4 reads "rope_theta" and "rope_scaling" alone."""
+    """transformers 4 reads only "rope_theta" and "rope_scaling"."""
     rope, positions = SCALINGS[name] if name else ({"rope_type": "default"}, 512)
     given = tiny.config_dict("llama", max_position_embeddings=positions)
     del given["rope_theta"]

@@ -63,7 +63,7 @@ def test_completions_of_one_token(params, want):
 
 
 def test_gradients_in_chunks(params):
-    """Recomputed in the backward pass, chunk by chunk: the same as of one chunk."""
+    """Recomputed chunk by chunk in the backward pass, they equal those of one chunk."""
     weight = np.random.default_rng(1).normal(size=(2, B, G, C)).astype(np.float32)
 
     def gradient(chunk):

@@ -95,7 +95,7 @@ def test_any_family_and_mesh(tmp_path, reads, family, changes, sizes):
     else:
         assert not any(x.committed for x in jax.tree.leaves(params))
     counts, largest = reads
-    assert counts == {key: x.size for key, x in tensors.items()}  # everything, and once
+    assert counts == {key: x.size for key, x in tensors.items()}  # everything, exactly once
     assert largest[0] <= BLOCK // 4
 
 
@@ -188,7 +188,7 @@ def test_file_that_changes_under_the_reader(tmp_path, monkeypatch):
 
 
 def compiled_write(mesh, shard, block, kinds):
-    """The program that puts a block into its place on every device of the mesh; and bytes of a shard."""
+    """Memory analysis of the program that puts a block into place on every device; and a shard's bytes."""
     place = None if mesh is None else NamedSharding(mesh, P("shard"))
     everywhere = None if mesh is None else NamedSharding(mesh, P())
     n = 1 if mesh is None else mesh.size
@@ -208,7 +208,7 @@ KINDS = [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float32", "bfloat1
 @pytest.mark.parametrize("devices", [None, 8])
 @pytest.mark.parametrize("kinds", KINDS)
 def test_blocks_are_written_in_place(devices, kinds):
-    """The shards' memory is the result's, and no second copy of them is made on the way."""
+    """The result reuses the shards' memory, and no second copy is made."""
     mesh = devices and jax.sharding.Mesh(np.asarray(jax.devices()[:devices]), ("shard",))
     memory, size = compiled_write(mesh, (6, 256, 128), (1, 256, 128), kinds)
     assert memory.alias_size_in_bytes == size
@@ -244,7 +244,7 @@ def test_transpose(dtype, shape):
 
 @pytest.mark.slow
 def test_memory_beyond_the_shards(tmp_path):
-    """0.5B parameters in a process of its own; a second copy of its largest leaf would be 0.25 GiB."""
+    """0.5B parameters in a process of its own; a second copy of the largest leaf would be 0.25 GiB."""
     flags = ("--shape=Qwen2.5-0.5B", f"--directory={tmp_path}", "--fsdp=1")
     done = command("bench/load_weights.py", *flags)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.templates import check
 from tests import tiny
 
-# Most of the memory is asked for and never written, which takes no time.
+# Most of the memory is allocated but never written, which takes no time.
 GROWING = "{% set all = namespace(x='ab') %}{% for _ in range(9) %}{% set all.x = all.x * 64 %}{% endfor %}"
 IN_LETTERS = "{% for m in messages %}IN{% endfor %}"
 for name in "abc":

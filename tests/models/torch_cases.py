@@ -22,7 +22,7 @@ LENGTHS = np.array([11, 7, 1])
 ROPES = {
     "default": None,
     "linear": {"rope_type": "linear", "factor": 4.0},
-    # Llama 3.1's, on a shorter first context, so that all three of its bands are used.
+    # Llama 3.1's, on a shorter original context, so that all three of its bands are used.
     "llama3": {
         "rope_type": "llama3",
         "factor": 8.0,

@@ -2,7 +2,7 @@
 
     python -m tests.notebooks [NAME ...]
 
-It takes some minutes.  The address that the notebooks are cloned from, and that their badges name, is that of
+It takes some minutes.  The address that the notebooks clone from and that their badges name is in
 CITATION.cff.
 """
 

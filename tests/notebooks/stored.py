@@ -10,7 +10,7 @@ import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = ("curriculum", "ablations", "smollm2")
-EXECUTED = ("curriculum", "ablations")  # stored with outputs: they need neither data nor weights, and minutes
+EXECUTED = ("curriculum", "ablations")  # stored with outputs: they need minutes, and neither data nor weights
 _COLAB = "https://colab.research.google.com"
 
 
@@ -27,7 +27,7 @@ def sources(name, kind):
 
 
 def parameters(name, accelerator=""):
-    """What the cell of parameters defines, in the environment of the process."""
+    """What the "parameters" cell defines in this process's environment."""
     values = {"os": os, "pathlib": pathlib, "ROOT": ROOT, "ACCELERATOR": accelerator}
     exec(cell(name, "parameters"), values)
     return values
@@ -66,7 +66,7 @@ def run_cells(notebook, directory, environment):
 
 
 def renamed(notebook, places):
-    """The notebook with other names for places in what its cells show."""
+    """The notebook with paths in its outputs replaced by other names."""
     for held, kind in _texts(notebook):
         for place, name in places.items():
             held[kind] = held[kind].replace(place, name)
@@ -74,7 +74,7 @@ def renamed(notebook, places):
 
 
 def digest(notebook):
-    """Of the notebook's code: outputs that were made by another are out of date."""
+    """Of the notebook's code: outputs of other code are out of date."""
     code = "\0".join(c.source for c in notebook.cells if c.cell_type == "code")
     return hashlib.sha256(code.encode()).hexdigest()
 

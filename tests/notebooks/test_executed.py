@@ -47,7 +47,7 @@ def caches(tmp_path_factory):
 
 @pytest.fixture
 def execute(tmp_path, caches, monkeypatch):
-    """Executes a notebook in quick mode, far from the user's caches."""
+    """Executes a notebook in quick mode, without the user's caches."""
 
     def run(name, parameters=""):
         for key in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
@@ -64,7 +64,7 @@ def execute(tmp_path, caches, monkeypatch):
         notebook = read(name)
         next(c for c in notebook.cells if c.id == "parameters").source += f"\n{parameters}"
         run_cells(notebook, here, os.environ)
-        keep = os.environ.get("GENENV_KEEP_NOTEBOOKS")  # a directory: to look at what was drawn
+        keep = os.environ.get("GENENV_KEEP_NOTEBOOKS")  # a directory for inspecting the figures
         if keep:
             nbformat.write(notebook, pathlib.Path(keep) / f"{name}.ipynb")
         assert list(here.iterdir()) == []

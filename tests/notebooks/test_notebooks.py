@@ -1,4 +1,4 @@
-"""The notebooks: whole, with the outputs of their own code or none, and what they name exists."""
+"""The notebooks: valid, with the outputs of their own code or none, and what they name exists."""
 
 import ast
 import importlib

@@ -38,7 +38,7 @@ def start(module, index, devices, output, *arguments, **environment):
 
 
 def end(started, output, timeout):
-    """Return codes and outputs of processes; none is left behind."""
+    """Return codes and outputs of processes; none is left running."""
     try:
         codes = [process.wait(timeout) for process in started]
     finally:

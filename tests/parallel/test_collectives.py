@@ -23,7 +23,7 @@ _NAMES = "all-gather|all-reduce|reduce-scatter|all-to-all|collective-permute"
 
 
 def collectives(compiled):
-    """(name, shapes, where in the source) of each in a compiled program."""
+    """(name, shapes, source location) of each collective in a compiled program."""
     for line in compiled.as_text().splitlines():
         if found := re.search(rf"= (.*?) ({_NAMES})(?:-start)?\(", line):
             shapes = re.findall(r"\w+\[([0-9,]*)\]", found[1])

@@ -1,7 +1,7 @@
-"""Where every parameter of a published model of each family lives on a mesh of (2, 2, 2).
+"""Where every parameter of published Qwen2.5, Qwen3 and Llama models lives on a mesh of (2, 2, 2).
 
-The files in golden_shardings/ are what was meant; a change of the rules or of the model shows here by
-the name of each parameter that it moves.  Once a change is intended,
+The files in golden_shardings/ hold the intended shardings.  A change of the rules or of the model shows
+here, with the name of each parameter that it moves.  After an intended change,
 
     python -m tests.parallel.test_golden_shardings
 

@@ -50,7 +50,7 @@ def test_a_process_0_that_does_not_answer_is_named():
 
 @pytest.mark.parametrize("interface", ["127.0.0.1", ""])
 def test_a_port_in_use_is_named(interface):
-    """Also where only one interface has it, and before JAX, which can crash there."""
+    """Also on one interface only, and before JAX, which can crash there."""
     with socket.create_server((interface, 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(ValueError, match=f"port {port} cannot be used on process 0's host"):
@@ -63,7 +63,7 @@ def test_a_port_in_use_is_named(interface):
     [
         (((0, 3), (1, 3)), [1, 1], "not all processes joined process 0 at 127.0.0.1:"),
         (((0, 2), (1, 3)), [2, 2], "1 has '--num_processes=3' where process 0 has '--num_proc"),
-        # The first of the two is aborted by JAX when the second one comes.
+        # JAX aborts the first of the two when the second one joins.
         (((0, 3), (1, 3), (1, 3)), [-signal.SIGABRT, 1, 1], "and a --process_id of its own"),
     ],
 )
@@ -83,7 +83,7 @@ def test_processes_that_do_not_fit_say_why(tmp_path, members, codes, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [None, 0, 1])
 def test_the_command_says_it_in_one_line(tmp_path, index):
-    """Another process may come later: hence exit code 1, after which a launcher starts it again."""
+    """Another process may join later: hence exit code 1, at which a launcher restarts it."""
     flags = ["--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}"]
     if index is None:
         flags += ["--distributed=auto"]

@@ -46,11 +46,11 @@ def test_two_processes_share_arrays_decisions_and_files(tmp_path):
         # A workdir that is not shared.
         assert "own-1" in result["not_shared"] and "storage that all" in result["not_shared"]
         assert result["left"] == []
-        # A checkpoint of which one process cannot read its part is taken by none.
+        # If one process cannot read its part of a checkpoint, none uses it.
         assert (result["restored"], result["host"]) == (2.0, {"finished": 2})
         assert (result["fallback"], result["fallback_host"]) == (1.0, {"finished": 1})
         assert result["steps"] == [1]
-        # Models: one process may write its own, and what is spread over both is written whole.
+        # Models: one process may write its own, and one spread over both is written whole.
         source, alone, spread = result["models"]
         assert result["spread"] and alone == spread and len(source) > 1000
         # The teacher: one asks, all have its tasks, and all say why there are no more.
@@ -102,7 +102,7 @@ def test_the_end_of_one_process_is_the_end_of_all(tmp_path, how):
 
 @pytest.mark.slow
 def test_two_processes_equal_one(runs):
-    """The first one alone speaks."""
+    """Only the first one prints."""
     one, two, texts = runs
     assert_equal_runs(one, two)
     assert {p.name for p in two.iterdir()} == {p.name for p in one.iterdir()}
@@ -121,7 +121,7 @@ def test_killed_processes_continue_to_the_same_bytes(runs, killed, tmp_path):
 
 @pytest.mark.slow
 def test_a_signal_to_one_within_a_batch_ends_all_after_it(runs):
-    """With a checkpoint that all have written, from which they go on to the same bytes."""
+    """All write a checkpoint, from which they continue to the same bytes."""
     two = runs[1]
     workdir = two.parent / "signalled"
     settings = ["--config.epochs=2", "--config.checkpoint.minutes=1e-9"]
@@ -187,7 +187,7 @@ def test_a_mistake_ends_all_processes_with_its_line(runs):
 
 @pytest.mark.slow
 def test_two_processes_fine_tune_a_given_model(tmp_path):
-    """Together, to the losses of one process, into a cache that they share; apart they do not begin."""
+    """Together they reach the losses of one process in a shared cache; with separate caches they refuse."""
     config = validate(toy_config(tmp_path / "given", {"warm_start.steps": 0}))
     benchmark = make_benchmark(config)
     given = supervised.base_model(config, benchmark, open_mesh(config))

@@ -113,7 +113,7 @@ def lowered_gradient(config):
 
 
 def constraints(text):
-    """(sharding, type) of every constraint, of those in the scans over layers, and of the others."""
+    """(sharding, type) of every constraint: those in the scans over layers, then the others."""
     inside, outside, function = [], [], ""
     for line in text.splitlines():
         function = line.split("@")[1] if "func.func" in line else function

@@ -1,6 +1,6 @@
 """One process of several, as test_processes.py starts it: tries everything that they do together.
 
-Prints what came of it as the last line of stdout, a JSON object.
+Prints the results as a JSON object on the last line of stdout.
 """
 
 import argparse
@@ -150,7 +150,7 @@ def saved_models(mesh, directory, index):
 
 
 class Odd(Toy):
-    """Scores otherwise in every process, and fails in some: what a time limit can do."""
+    """Scores differently in each process, and fails in some, as a time limit can cause."""
 
     def __init__(self, index):
         super().__init__()
@@ -172,7 +172,7 @@ class Odd(Toy):
 
 
 def outcomes(index):
-    """What the processes take for the outcome of scoring on which they would not agree."""
+    """The outcomes that all processes use where their own scores would differ."""
     from genenv_jax.sampling.sampler import Completion
     from genenv_jax.scoring.requests import SCORE, VERIFY, pack
     from genenv_jax.scoring.scorer import Scorer

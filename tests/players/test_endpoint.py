@@ -46,7 +46,7 @@ def test_a_request_says_what_was_asked(monkeypatch):
 
 
 def thinking(text, thought):
-    """The response of a server that parts an answer from the thought before it."""
+    """The response of a server that separates the thought from the answer."""
     body = completion(text)
     body["choices"][0]["message"]["reasoning_content"] = thought
     return body
@@ -174,7 +174,7 @@ def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
 
 
 def test_a_server_is_reached_once(tmp_path):
-    """One that cannot list its models is there; with answers that are kept none is needed."""
+    """A server that cannot list models counts; with stored answers none is needed."""
     nowhere, cache = "http://127.0.0.1:9/v1", tmp_path / "answers.jsonl"
     with pytest.raises(EndpointError, match=f"{nowhere}: no server can be reached .*Connect call failed"):
         Endpoint(nowhere, "m").reach()
@@ -220,10 +220,10 @@ def test_a_budget_ends_the_asking(tmp_path):
             endpoint.complete(HELLO, seed)
         with pytest.raises(EndpointError, match=r"20 tokens are spent, the limit is 15"):
             endpoint.complete(HELLO, 2)
-        assert endpoint.complete(HELLO, 1).text == "x"  # what is known costs nothing
+        assert endpoint.complete(HELLO, 1).text == "x"  # stored answers cost nothing
         later = Endpoint(url, "m", max_tokens_total=15, cache=tmp_path / "answers.jsonl")
         with pytest.raises(BudgetSpent, match=r"20 tokens are spent, .*answers\.jsonl"):
-            later.complete(HELLO, 2)  # to start again is no way around it
+            later.complete(HELLO, 2)  # restarting does not evade the budget
         assert later.usage()["requests"] == 2
         larger = Endpoint(url, "m", max_tokens_total=30, cache=tmp_path / "answers.jsonl")
         larger.complete(HELLO, 2)
@@ -293,7 +293,7 @@ def test_a_server_that_takes_the_limit_under_its_newer_name_only():
     with serve(reply) as (url, requests):
         endpoint = Endpoint(url, "m", max_tokens=9)
         assert [endpoint.complete(HELLO, seed).text for seed in (0, 1)] == ["9", "9"]
-    assert len(requests) == 3  # what the first refusal says is kept in mind
+    assert len(requests) == 3  # the first refusal is remembered
     with (
         serve(lambda _: (400, {"error": {"message": refusal}})) as (url, _),
         pytest.raises(RequestRefused, match="max_completion_tokens"),
@@ -329,7 +329,7 @@ def test_redirections_come_to_an_end(place):
 
 
 def test_an_answer_that_cannot_be_kept_names_the_file(tmp_path, monkeypatch):
-    """What was kept before stays whole."""
+    """Earlier answers stay intact."""
     cache = tmp_path / "answers.jsonl"
     with serve(lambda request: f"{request['seed']}") as (url, _):
         endpoint = Endpoint(url, "m", cache=cache)
@@ -360,7 +360,7 @@ def test_answers_and_episodes_through_a_server():
             attempts = attempt(games, tasks, chat_model, scorer)
     verdicts = {(a.task.id, a.sample): a.score.success for of in attempts for a in of}
     assert verdicts.pop(("single-4", 0)) and not verdicts.pop(("single-4", 1))
-    # Of the games, the one at the first place gets the seed 1 in the second turn.
+    # Among the games, only the first gets seed 1, in its second turn.
     assert [key for key, won in verdicts.items() if not won] == [("game-0", 0)]
     assert len(requests) == 2 + 6 * STEPS
 

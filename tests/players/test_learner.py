@@ -55,7 +55,7 @@ def rwr_batch(batch, start):
 
 @jax.jit
 def _plain_pass(params, tokens, targets, places, d_logp, d_entropy):
-    """Of whole rows in one pass: log-probs, entropies, and the gradient of their weighted sum."""
+    """Log-probs and entropies of whole rows in one pass, and the gradient of their weighted sum."""
 
     def run(params):
         model = Transformer(CONFIG)
@@ -153,7 +153,7 @@ def test_mini_batches_are_as_few_and_as_even_as_possible(count):
 
 
 def test_half_the_groups_move_the_parameters_half_as_far(params, batch, start, grpo_steps):
-    """Of Adam too, whose first step depends on the gradient's sign alone."""
+    """Also with Adam, whose first step depends only on the gradient's sign."""
     advantages = np.linspace(-1, 1, MASK[..., 0].size).reshape(MASK.shape[:2]).astype("f4")
     whole = learner.GRPOBatch(batch, start, start, advantages)
     lengths = batch.completion_lengths.copy()
@@ -173,7 +173,7 @@ CAP = 0.1
 
 @pytest.fixture(scope="module")
 def rwr_steps():
-    """A step with a learning rate far too high: capped; and not capped, in two parts."""
+    """Steps with far too high a learning rate: one capped; one uncapped, in two parts."""
     optimizer = make_optimizer(0.02, grad_clip=0)
     return (
         optimizer,
@@ -226,7 +226,7 @@ def test_the_kl_cap_holds_and_the_largest_step_within_it_is_taken(params, rwr_ba
 
 
 def test_a_later_step_is_measured_from_the_start(params, rwr_batch, rwr_steps):
-    """Steps that are each within the cap add up, and the sum may not pass it."""
+    """Steps that are each within the cap add up, and the sum may not exceed it."""
     optimizer, capped, _ = rwr_steps
     state = learner.init_state(params, optimizer)
     scales = []
@@ -249,7 +249,7 @@ def test_a_step_that_is_not_finite_is_not_taken(params, rwr_batch, rwr_steps):
         jax.tree.map(np.testing.assert_array_equal, state.params, before.params)
         jax.tree.map(np.testing.assert_array_equal, state.opt_state, before.opt_state)
         assert int(state.step) == 1
-        state, metrics = step(state, {}, rwr_batch)  # and the next one is taken as ever
+        state, metrics = step(state, {}, rwr_batch)  # and the next one is taken as usual
         assert float(metrics["step_scale"]) > 0
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state)))
 
@@ -287,7 +287,7 @@ def test_grpo_steps_improve_the_objective(params, batch, start, grpo_steps):
 
 
 def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start, grpo_batch):
-    """In bfloat16: the step is the one whose old log-probs are the trainer's, and says the gap."""
+    """In bfloat16: the step uses the trainer's log-probs as the old ones, and reports the gap."""
     config = dataclasses.replace(CONFIG, dtype="bfloat16")
     loss = LossConfig(kl_coef=0.0, entropy_coef=0.0)
     optimizer = make_optimizer(1e-2, grad_clip=0)
@@ -296,12 +296,12 @@ def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start,
     state, metrics = step(learner.init_state(params, optimizer), {}, fresh)
     assert float(metrics["clip_share"]) == 0
     trainer = np.asarray(score_completions(params, batch, config))
-    assert 1e-4 < np.abs(trainer - start).max() < 0.1  # what bfloat16 makes of them
+    assert 1e-4 < np.abs(trainer - start).max() < 0.1  # bfloat16's rounding
     gap = np.abs(trainer - grpo_batch.old_logp) * MASK
     names = "sampler_trainer_logp_gap", "sampler_trainer_logp_gap_max"
     want = gap.sum() / MASK.sum(), gap.max()
     np.testing.assert_allclose([metrics[name] for name in names], want, atol=1e-2)
-    # The gradient is that of -mean(A log π), which a plain pass has too.
+    # The gradient is that of -mean(A log π), which a plain pass also gives.
     slopes = -grpo_batch.advantages[..., None] * MASK / MASK.sum()
     _, _, gradient = plain_pass(params, batch, slopes)
     got, want = (

@@ -75,14 +75,14 @@ def updated(case, sizes):
         result = jax.device_get((metrics, state.params))
         assert sum(compilations.lap()) > 0
         step(state, frozen, placed)
-        assert compilations.lap() == (0, 0)  # the state comes out as it went in
+        assert compilations.lap() == (0, 0)  # the state keeps its shardings
     compilations.close()
     return result
 
 
 @functools.cache
 def alone(trained, method):
-    """Metrics and parameters after one step on one device, which has moved all of them."""
+    """Metrics and parameters after one step on one device; the step moves every leaf."""
     case = make_case(trained, method)
     metrics, params = updated(case, (1, 1, 1))
     assert all(np.isfinite(x) for x in metrics.values())

@@ -81,7 +81,7 @@ def test_training_with_rounded_moments_follows_float32():
     exact, _ = descend("float32")
     rounded, state = descend("bfloat16")
     again, _ = descend("bfloat16")
-    jax.tree.map(np.testing.assert_array_equal, rounded, again)  # the bits follow from the count
+    jax.tree.map(np.testing.assert_array_equal, rounded, again)  # random bits depend on the count
     moments = [x for x in jax.tree.leaves(state) if x.ndim]
     assert len(moments) == 4 and {x.dtype for x in moments} == {jnp.dtype("bfloat16")}
     for name, want in exact.items():
@@ -91,7 +91,7 @@ def test_training_with_rounded_moments_follows_float32():
 
 
 def test_muon_takes_steps_of_one_size_in_every_direction():
-    """Each kernel of a layer as a matrix: like singular values, 0.2 × the learning rate in an element."""
+    """Each kernel of a layer as a matrix: similar singular values, an RMS of 0.2 × the learning rate."""
     params = make_params()
     gradient = jax.tree.map(
         lambda x: jnp.asarray(np.random.default_rng(x.size).normal(size=x.shape), x.dtype), params
@@ -110,7 +110,7 @@ def test_muon_takes_steps_of_one_size_in_every_direction():
     ):
         for kernel in np.asarray(kernels).reshape(-1, *shape):
             singular = np.linalg.svd(kernel, compute_uv=False)
-            assert singular.max() < 4 * singular.min()  # five steps of Newton and Schulz
+            assert singular.max() < 4 * singular.min()  # five Newton–Schulz steps
             assert np.sqrt(np.mean(kernel**2)) == pytest.approx(0.2e-2, rel=0.25)
     for path in (("embedding",), ("layers", "mlp_norm", "scale"), ("layers", "attention", "q", "bias")):
         muon, adamw = (functools.reduce(dict.get, path, updates[make]) for make in updates)

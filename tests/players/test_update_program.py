@@ -55,7 +55,7 @@ def lowered_decode():
 
 
 def kernel_gradients(program):
-    """Products of the shapes of the feed-forward network's kernels."""
+    """Products with the shapes of the feed-forward network's kernels."""
     shape = rf"f32\[(?:{HIDDEN},{INNER}|{INNER},{HIDDEN})\]"
     return re.findall(rf"= {shape}\S* dot\(", program.as_text())
 

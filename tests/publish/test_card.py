@@ -88,7 +88,7 @@ def test_the_scores_are_those_of_metrics(make):
 
 @pytest.mark.parametrize("category", ["a|b", "a`b|", "`", "a\\|b", "**a** | [x](y)", "<b>|", "*a* <i>"])
 def test_a_category_with_markdown_is_one_cell(make, tmp_path, category):
-    """Read back as GitHub does: pipes part cells even within code."""
+    """Read back as GitHub does: pipes separate cells even within code."""
     name = f"eval/test/greedy/accuracy_{category}"
     write_jsonl(tmp_path / "metrics.jsonl", [{"step": step, name: 0.5} for step in (0, 1)])
     (row,) = [line for line in make()["card"].splitlines() if "0.500" in line]
@@ -134,7 +134,7 @@ def test_no_place_of_the_machine_is_in_it(make, tmp_path):
 
 
 def test_how_it_is_served(make, tmp_path):
-    """Not with a tokenizer that was made here, which AutoTokenizer reads otherwise."""
+    """Not with a tokenizer that was made here, which AutoTokenizer reads differently."""
     assert "vllm serve DIRECTORY_OR_NAME" in make()["card"]
     assert "--max-model-len 134 " in make()["card"]
     train_tokenizer(["one two 12 34 it's"] * 9, 280).save_pretrained(tmp_path / "base")
@@ -159,7 +159,7 @@ def test_adapters_have_a_card_of_their_own(make):
     assert (data.library_name, data.base_model) == ("peft", "Qwen/Qwen2.5-7B-Instruct")
     assert "AutoPeftModelForCausalLM" in found["adapter_card"]
     assert found["base_model"] == "Qwen/Qwen2.5-7B-Instruct"
-    # After a warm start it is not that model that they belong to.
+    # After a warm start the adapters no longer belong to that model.
     assert make(**HUB, **{"lora.rank": 2})["base_model"] == ""
 
 
@@ -193,7 +193,7 @@ def test_a_warm_start(tmp_path):
 
 
 def test_the_commit_is_that_of_our_own_checkout(tmp_path, monkeypatch):
-    """Not that of a repository that an environment happens to lie in."""
+    """Not that of a repository that happens to contain the environment."""
     file = tmp_path / "genenv_jax" / "publish" / "provenance.py"
     file.parent.mkdir(parents=True)
     file.write_text("1\n")

@@ -1,4 +1,4 @@
-"""Uploads to the hub, of which nothing is asked here: `HfApi` is a stand-in."""
+"""Uploads to the hub, which is never contacted: `HfApi` is a stand-in."""
 
 import json
 import types
@@ -20,7 +20,7 @@ def exported(tmp_path):
 
 
 class Hub:
-    """As much of HfApi as is used; `public` is what an existing repository is."""
+    """The part of HfApi in use; `public`: whether an existing repository is public."""
 
     def __init__(self, public=False, error=None):
         self.public, self.error, self.calls, self.token = public, error, [], None

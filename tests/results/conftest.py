@@ -40,7 +40,7 @@ def reported(workdir, tmp_path_factory):
 
 @pytest.fixture
 def saved(monkeypatch):
-    """Name to figure, of what is drawn but, to save time, not rendered."""
+    """Figures by name, drawn but, to save time, not rendered."""
     made = {}
     monkeypatch.setattr(figures, "_write", lambda figure, path: made.update({path.stem: figure}))
     return made

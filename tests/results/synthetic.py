@@ -94,7 +94,7 @@ ATTACK = (
 
 
 def hostile(value, place):
-    """`value` with an attack in place of every string, behind the name of its place."""
+    """`value` with every string replaced by its path and an attack."""
     if isinstance(value, str):
         return f"[{place}]{ATTACK}"
     if isinstance(value, list):
@@ -126,11 +126,11 @@ class Page(html.parser.HTMLParser):
         self.text.append((self.open[-1] if self.open else "", data))
 
     def within(self, *tags):
-        """The text inside these tags; of all but scripts, where none is named."""
+        """The text inside these tags; inside all but scripts if none is named."""
         return "".join(data for tag, data in self.text if tag in tags or (not tags and tag != "script"))
 
     def check_harmless(self, images, scripts=0):
-        """Shows the text of `ATTACK` and does nothing of what it says."""
+        """Checks that the page shows the text of `ATTACK` and executes none of it."""
         names = [tag for tag, _ in self.tags]
         assert not {"link", "iframe", "object", "svg"} & set(names)
         assert {attrs["href"] for tag, attrs in self.tags if tag == "a"} <= {"#tasks"}

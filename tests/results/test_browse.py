@@ -1,4 +1,4 @@
-"""Lists to filter: what they show where not all fits."""
+"""Filterable lists: what they show when not all fits."""
 
 import pytest
 

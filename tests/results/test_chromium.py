@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome"),
 ]
 
-# Loads page.html into a frame of 400 pixels, runs the steps there and leaves what they return in the body.
+# Loads page.html into a frame of WIDTH pixels, runs STEPS there and leaves their result in the body.
 HARNESS = """<!DOCTYPE html><body><script>
 window.alert = () => { window.ran = true; };
 const frame = document.createElement("iframe");
@@ -52,7 +52,7 @@ document.body.append(frame);
 
 
 def visit(page, steps="return 0;", width=400):
-    """(what the steps returned beside overflow and whether a script ran, lines of the console)."""
+    """(the steps' results with overflow and whether a script ran, lines of the console)."""
     directory = page.parent
     if page.name != "page.html":
         shutil.copy(page, directory / "page.html")

@@ -1,4 +1,4 @@
-"""Which tasks are shown, and as what."""
+"""Which tasks are shown, and how."""
 
 import pytest
 

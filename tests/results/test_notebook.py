@@ -101,7 +101,7 @@ def test_an_interrupt_ends_the_command_in_good_order(tmp_path):
         "signal.signal(signal.SIGTERM, end)\nprint('waiting', flush=True)\ntime.sleep(900)\n"
     )
     code = (
-        # A shell starts what runs in the background with interrupts ignored, which is inherited.
+        # A shell starts background jobs with interrupts ignored; children inherit this.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from genenv_jax.results import notebook; notebook.run('wait')\n"
     )

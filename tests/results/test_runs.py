@@ -1,4 +1,4 @@
-"""What is read of a workdir."""
+"""What is read from a workdir."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From finished runs to numbers: what is read, what a run comes down to, what is refused."""
+"""From finished runs to numbers: what is read, what a run is reduced to, what is refused."""
 
 import numpy as np
 import pytest

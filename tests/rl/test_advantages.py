@@ -28,7 +28,7 @@ def test_worked_numbers(kind, want):
 
 @pytest.mark.parametrize("kind", ADVANTAGES)
 def test_equal_rewards_give_exactly_zero(kind):
-    """Also where the mean of equal numbers is not that number, as for three times 0.1."""
+    """Also where the mean of equal numbers differs from them, as for three times 0.1."""
     for value in (0.0, 0.1, 1.0):
         for group in (1, 2, 3, 7):
             got = group_advantages(np.full((2, group), value), kind)

@@ -13,7 +13,7 @@ B, G, C, LONGEST = 4, 3, 7, 9
 
 
 def inputs(seed=0):
-    """Float64; one completion is empty, one group is."""
+    """Float64 inputs; one completion and one group are empty."""
     rng = np.random.default_rng(seed)
     shape = (B, G, C)
     logp = -rng.exponential(1.0, shape) - 0.05
@@ -68,7 +68,7 @@ def reference(name, x, kl_coef, entropy_coef, held=None):
 
 
 def computed(x, config, fresh=None, of=None):
-    """Loss, metrics and gradient by the log-probs; `of` is the mask of the whole mini-batch."""
+    """Loss, metrics and gradients by log-probs and entropies; `of` is the mask of the whole mini-batch."""
     x = Inputs(*(jnp.asarray(part, jnp.float32) for part in x))
     c = losses.constants(x.mask if of is None else jnp.asarray(of, jnp.float32), LONGEST, config)
     run = jax.value_and_grad(
@@ -140,7 +140,7 @@ def test_a_ratio_beyond_all_bounds(name):
 
 
 def test_without_a_penalty_there_is_no_divergence_to_tell_of():
-    """What stands for the reference's log-probs may be anything then."""
+    """Then the reference's log-probs may be anything."""
     x = inputs()
     loss, metrics, gradients = computed(x._replace(ref=np.full_like(x.ref, np.nan)), LossConfig(kl_coef=0.0))
     want, wanted, slopes = computed(x, LossConfig(kl_coef=1e-30))
@@ -165,7 +165,7 @@ def test_micro_batches_add_up(name):
 
 
 def test_where_the_policy_is_the_one_that_sampled_the_ratio_is_one():
-    """Whatever rounding lies between sampler and trainer, which is what the gap then measures."""
+    """Whatever the rounding between sampler and trainer, which the gap then measures."""
     x, config = inputs(), LossConfig(kl_coef=0.3)
     fresh = np.ones((B, G))
     fresh[1] = 0.0
@@ -184,7 +184,7 @@ def test_where_the_policy_is_the_one_that_sampled_the_ratio_is_one():
 
 
 def expected_gradient(logits, ref):
-    """Of the estimate by the logits, in expectation over the policy's own tokens."""
+    """The estimate's gradient by the logits, in expectation over the policy's own tokens."""
 
     def mean(logits):
         logp = jax.nn.log_softmax(logits)

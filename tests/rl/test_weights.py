@@ -1,4 +1,4 @@
-"""Weights by coverage, and advantages within seeds: by hand, by properties, by simulation."""
+"""Weights by coverage, by hand."""
 
 import numpy as np
 

@@ -8,7 +8,7 @@ from tests.runs import lines
 
 
 class FakeTracker:
-    """Keeps what all its openings were given."""
+    """Records everything it is given, over all openings."""
 
     def __init__(self):
         self.ids, self.logged, self.closed, self.closed_within = [], [], 0, None
@@ -49,7 +49,7 @@ class Failing(FakeTracker):
 
 
 def install(monkeypatch, **kinds):
-    """Puts a stand-in into each named service's place, installed or not; the stand-ins."""
+    """Replaces each named service, installed or not; returns the stand-ins."""
     fakes = {name: kind() for name, kind in kinds.items()}
     monkeypatch.setattr(tracking, "_SERVICES", tracking._SERVICES | fakes)
     missing = tracking._missing
@@ -58,7 +58,7 @@ def install(monkeypatch, **kinds):
 
 
 def assert_as_recorded(workdir, rows, samples, sizes):
-    """(step, scalars, tables) that a tracker was given are what a run's files say; sizes: of the tables."""
+    """Checks that a tracker's (step, scalars, tables) match a run's files; sizes: of the tables."""
     assert [{"step": step, **scalars} for step, scalars, _ in rows] == lines(workdir)
     generations = lines(workdir, "tasks.jsonl")
     for step, _, tables in rows:

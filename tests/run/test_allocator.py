@@ -41,7 +41,7 @@ def faults(choice):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_buffers_are_faulted_in_once():
-    """Also those that another thread asks for, as JAX's do."""
+    """Also those that another thread allocates, as JAX's do."""
     buffer = 2**26 // os.sysconf("SC_PAGE_SIZE")
     assert faults("keep") < buffer  # not even one of twenty anew
 

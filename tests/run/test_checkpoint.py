@@ -1,4 +1,4 @@
-"""Checkpoints: damage is noticed, and the one before is taken; what is not finite is not saved."""
+"""Checkpoints: damage is noticed, and the previous one used; non-finite states are not saved."""
 
 import errno
 import json
@@ -79,7 +79,7 @@ def test_one_bit_is_enough_to_take_the_one_before(two, caplog, pattern):
     assert restored(two) == 1
     assert caplog.text.count("checkpoint 2 cannot be taken, trying the one before: ") == 1
     assert "damaged" in caplog.text or "missing" in caplog.text  # the bit may be of a name
-    assert not (two / "2").exists()  # it would stand in the way of the epoch's new one
+    assert not (two / "2").exists()  # it would block the epoch's new one
 
 
 def test_where_all_are_damaged_nothing_is_removed(two):
@@ -127,14 +127,14 @@ def test_what_a_killed_save_left_does_not_matter(two):
     left.mkdir(parents=True)
     (left / "half").write_bytes(b"half")
     assert restored(two) == 2
-    assert {path.name for path in two.iterdir()} == {"1", "2"}  # gone with the next start
+    assert {path.name for path in two.iterdir()} == {"1", "2"}  # removed at the next start
     save(two, 3)
     assert restored(two) == 3
     assert {path.name for path in two.iterdir()} == {"1", "2", "3"}
 
 
 def test_one_too_many_is_removed(two):
-    """A save that was killed when it had ended has not removed the oldest yet, or half of it."""
+    """A save killed after writing may have left the oldest checkpoint, or half of it."""
     save(two, 3)
     shutil.rmtree(two / "1" / "agent")
     shutil.copytree(two / "3", two / "4")
@@ -145,7 +145,7 @@ def test_one_too_many_is_removed(two):
 
 
 def test_a_disk_that_fills_up_while_arrays_are_written_is_one_error(two, capfd):
-    """The limit of a file's size stands for the disk's; the threads that write all find it."""
+    """A file-size limit stands in for a full disk; all writing threads hit it."""
     arrays = np.random.default_rng(0).normal(size=(40, 64, 64)).astype(np.float32)
     many = {"agent": jax.device_put({f"w{i}": x for i, x in enumerate(arrays)})}
     checkpoints = Checkpoints(two, keep=3)
@@ -189,7 +189,7 @@ def test_a_directory_that_cannot_be_written_is_one_error_that_names_it(
     with pytest.raises(OSError, match=f"could not be written to {two}: {said}"):
         checkpoints.save(3, states(3), {"finished": 3})
         checkpoints.close()
-    if module is os:  # no thread waits for the directory, and keeps the process from its end
+    if module is os:  # no thread waits for the directory and keeps the process alive
         for thread in set(threading.enumerate()) - before:
             thread.join(10)
             assert not thread.is_alive(), thread

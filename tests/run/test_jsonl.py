@@ -95,7 +95,7 @@ def test_damaged_lines_are_named_by_file_and_line(tmp_path, line, reason):
     path = tmp_path / "tasks.jsonl"
     path.write_bytes(b'{"a": 1}\n' + line + b"\n" + b'{"a": 2}\n')
     records = iter_jsonl(path)
-    assert next(records) == {"a": 1}  # what comes before is there
+    assert next(records) == {"a": 1}  # earlier records are read
     with pytest.raises(ValueError, match=r"tasks\.jsonl:2: damaged line") as error:
         next(records)
     assert reason in str(error.value)

@@ -17,7 +17,7 @@ NAMES = (
 
 @pytest.fixture
 def unset(monkeypatch, tmp_path):
-    """JAX without a cache, and a user's cache directory of the test."""
+    """JAX without a cache, and the test's own user cache directory."""
     before = {name: getattr(jax.config, name) for name in NAMES}
     jax.config.update("jax_compilation_cache_dir", None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

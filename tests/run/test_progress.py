@@ -116,7 +116,7 @@ def terminal(monkeypatch):
 
 
 def test_a_terminal_has_a_line_that_goes(clock, terminal):
-    """An epoch leaves one row, and what comes before the first one a line."""
+    """Each epoch leaves one row; a phase before the first one leaves a line."""
     progress = Progress(2, stream=terminal, clock=clock)
     with progress.phase("compile", total=4, unit="parts", epoch=0) as phase:
         clock.sleep(4.5)
@@ -152,7 +152,7 @@ def test_the_longest_line_fits_eighty_columns(clock, terminal, monkeypatch):
 
 
 def test_the_line_is_redrawn_by_a_clock(terminal):
-    """While a phase does nothing that counts."""
+    """While a phase makes no progress."""
     progress = Progress(1, stream=terminal)
     with progress.phase("compile", total=4, unit="parts"):
         before = len(terminal.getvalue())

@@ -1,4 +1,4 @@
-"""A session without players: what its parts are given of the records when a run is taken up again."""
+"""A session without players: the records that its parts get when a run resumes."""
 
 from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.run.checkpoint import CheckpointConfig

@@ -16,7 +16,7 @@ DEVICE = [stream for stream in Stream if stream.value[0] >= 16]
 
 
 def of_a_run(streams, ids=range(12)):
-    """Every stream of a run, with ids up to 11."""
+    """Every one of `streams`, with all its ids."""
     for stream in streams:
         for values in itertools.product(ids, repeat=len(stream.value[1])):
             yield stream, *values
@@ -54,7 +54,7 @@ def test_ids_are_those_of_the_stream(ids):
 
 
 def test_a_run_has_no_other_streams():
-    """A generator that is seeded by hand is that of a data set or of a statistic, or it is a stream here."""
+    """Other generators take a bare seed, as those of a data set or of a statistic do."""
     by_hand = re.compile(r"default_rng\((?!(self\.)?seed\))|random\.key\((?!(config\.)?seed\)|0\))")
     found = {
         file.relative_to(ROOT).as_posix(): line

@@ -1,4 +1,4 @@
-"""Trackers: which are opened, what they are given, and that none of them is worth a run."""
+"""Trackers: which are opened, what they are given, and that none of them stops a run."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_continued_run_has_its_id_and_gives_no_step_twice(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("content", [None, "[]", "{}", '{"id": 1, "step": 0}'])
 def test_without_an_id_the_services_are_left_out(tmp_path, monkeypatch, caplog, content):
-    """It is damaged, or it cannot be written anew."""
+    """It is damaged, or cannot be rewritten."""
     (fake,) = install(monkeypatch, wandb=FakeTracker)
 
     def full(*_):
@@ -214,7 +214,7 @@ def test_tensorboard_gets_the_scalars(tmp_path, monkeypatch):
     with opened(tmp_path, "auto", "tensorboard") as trackers:
         assert trackers.samples == 0  # it shows no tables
         trackers.log(3, {"loss": 0.5}, TABLES)
-        trackers.log(3, {"loss": 0.5}, {})  # repeated: its files cannot be cut back
+        trackers.log(3, {"loss": 0.5}, {})  # repeated: its files cannot be truncated
     written = [("write", 3, {"loss": 0.5}), ("flush",)]
     logdir = os.fspath(tmp_path / "tensorboard")
     assert calls == [("hide", [], "GPU"), ("open", logdir), *written, *written, ("close",)]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def isolated(tmp_path_factory):
-    """Nothing is read from or sent to where a user's runs are; both packages read it when imported."""
+    """Isolates the services from a user's own runs; both packages read the environment when imported."""
     home = tmp_path_factory.mktemp("services")
     with pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith(("WANDB_", "TRACKIO_"))]:

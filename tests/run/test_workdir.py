@@ -1,4 +1,4 @@
-"""A workdir: one run's at a time, and cleared of what a killed one left."""
+"""A workdir: used by one run at a time, and cleared of a killed one's leftovers."""
 
 import json
 import socket
@@ -41,7 +41,7 @@ def test_what_a_run_left_is_not_replaced_if_its_checkpoints_are_missing(tmp_path
 
 
 def test_records_without_a_checkpoint_are_set_aside(tmp_path, caplog):
-    """What comes before the end of the first epoch is not: a run that is killed there begins anew."""
+    """Records from before the end of the first epoch are not: a run killed there starts over."""
     (tmp_path / "metrics.jsonl").write_text('{"step": 0}\n')
     (tmp_path / "d_train.jsonl").write_text('{"a": 0}\n')
     (tmp_path / "d_env.jsonl").touch()

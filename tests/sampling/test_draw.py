@@ -28,7 +28,7 @@ def random_logits(v, rng, excluded=True):
 
 @pytest.mark.parametrize("v", [1, 2, 5, 128, 129, 300, 1000])
 def test_the_inverse_of_the_cdf(v):
-    """The very token that float64 gives, save next to a step of the CDF; so draws have the distribution."""
+    """Exactly float64's token, except close to a step of the CDF; so draws follow the distribution."""
     rng = np.random.default_rng(v)
     logits = random_logits(v, rng)
     cdf = np.cumsum(softmax(logits))
@@ -59,8 +59,8 @@ def test_the_ends_of_the_unit_interval(v, excluded):
 
 
 def test_rounding_at_the_size_of_a_real_vocabulary():
-    """151,936 tokens, only the first of which are possible: the sums of the blocks past them
-    differ in the last digits, and none of their tokens may be drawn."""
+    """Of 151,936 tokens only the first ones are possible; the later blocks' sums differ in the
+    last digits, but none of their tokens may be drawn."""
     v, rng = 151_936, np.random.default_rng(0)
     uniform = LAST - np.arange(64, dtype=np.float32) * np.float32(2**-24)
     for real in range(89_601, 151_000, 1_531):
@@ -91,7 +91,7 @@ def test_broken_logits_stay_in_range(value):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_the_distribution_of_a_token(temperature):
-    """20,000 rows with own keys."""
+    """20,000 rows with their own keys."""
     rng, n = np.random.default_rng(0), 20_000
     logits = rng.normal(0.0, 1.5, 40).astype(np.float32)
     options = SamplingParams(1, 1, (), temperature)

@@ -79,7 +79,7 @@ def test_every_completion_is_reported_once(params, prompts, rollouts):
 
 
 def test_a_warm_engine_compiles_nothing(params, prompts):
-    """Not even where a bucket and a size of the cache come up for the first time."""
+    """Not even for a bucket or cache size that is used for the first time."""
     options = SamplingParams(65, G, (3,), temperature=0.9)
     engine = Engine(CONFIG, options, 3, (4, 8), lanes=1, chunk=4)
     programs = decoding.read_prompts, decoding.decode, decoding.resize
@@ -95,7 +95,7 @@ LONG = SamplingParams(64, 5, (3, 17))  # the cache grows from 32 to 64 columns
 
 @pytest.fixture(scope="module")
 def ragged(params):
-    """Seven prompts, a limit for each of their samples, and completions that all have a lane of their own."""
+    """Seven prompts, a limit for each sample, and completions each decoded in its own lane."""
     prompts, rng = make_prompts(7, 6, seed=4), np.random.default_rng(0)
     limits = np.minimum(64, 1 + rng.pareto(0.7, (7, 5)) * 4).astype(int)
     plain = Engine(CONFIG, LONG, 7, (6,), lanes=5, chunk=64)(params, prompts, KEY)
@@ -113,7 +113,7 @@ def ragged(params):
      pytest.param(4, 5, 7, (1, 4, 1), True, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_replacing_finished_rows_changes_nothing(params, ragged, slots, lanes, chunk, mesh, unrolled):
-    """Lanes that go on with another sample, slots with another prompt, a cache that goes round."""
+    """Lanes that continue with another sample, slots with another prompt, a cache that wraps around."""
     prompts, limits, plain = ragged
     finished = []
     config = dataclasses.replace(CONFIG, unroll_layers=unrolled)
@@ -170,7 +170,7 @@ def test_sizes_of_the_cache(limit, want):
 
 
 def test_prompts_are_read_a_part_at_a_time():
-    """So that the activations of a large batch are never all there at once."""
+    """So that a large batch's activations never all exist at once."""
     engine = Engine(CONFIG, OPTIONS, 64, (32, 128, 4096))
     assert [engine.prompts_at_once(width) for width in (32, 128, 4096)] == [32, 8, 1]
     with rules.activate(make_mesh(2, 2, 2), CONFIG):

@@ -125,7 +125,7 @@ def test_when_a_reply_comes_and_in_how_many_parts_it_is_read_changes_nothing(
 
 
 class Endless:
-    """Replies with the same token, so many times."""
+    """Replies with the same token up to answer `times`."""
 
     def __init__(self, times):
         self.left, self.came, self.crowded = {}, {}, 0
@@ -152,7 +152,7 @@ def test_an_episode_ends_at_its_limit(params, prompts):
 
 
 def test_nothing_is_compiled_in_steady_state(params, prompts):
-    """Not even by a first call, once it is warmed up."""
+    """Not by the first call after a warm-up."""
     warm = engine(batch_size=4, buckets=(8,), length=300)
     programs = turns._read_prompts, turns.decode, turns.observe, turns.widen, turns.empty
     for step in warm.warm_up(lambda: params, episodes=True):

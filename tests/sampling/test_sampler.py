@@ -42,7 +42,7 @@ def samples(params, prompts):
     ("temperature", "dtype", "gap"), [(1.0, "float32", 1e-5), (0.5, "float32", 1e-5), (1.0, "bfloat16", 0.1)]
 )
 def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, gap):
-    """They agree with each other, and the log-probs are the trainer's of the raw policy."""
+    """They agree with each other, and the log-probs equal the trainer's for the raw policy."""
     options = dataclasses.replace(SAMPLED, temperature=temperature)
     config = dataclasses.replace(CONFIG, dtype=dtype)
     samples = run(params, prompts, options, seed=1, config=config)
@@ -109,7 +109,7 @@ def test_steps_have_keys_of_their_own(params):
 
 @pytest.mark.parametrize(("eos_ids", "want"), [(tuple(range(130)), 1), ((), 5)])
 def test_decoding_stops_when_every_row_is_done(params, prompts, monkeypatch, eos_ids, want):
-    """Counts how often a token is drawn: once a step, and not once more."""
+    """Counts how often a token is drawn: exactly once per step."""
     calls = []
     original = decoding.next_token
 

@@ -1,4 +1,4 @@
-"""A run needs of its sampler what `Sampler` says: one without a cache takes the engine's place."""
+"""A run needs only the `Sampler` interface: a sampler without a cache replaces the engine."""
 
 from genenv_jax.players import build
 from tests.runs import lines, run

@@ -1,4 +1,4 @@
-"""A second sampler: it reads a whole text anew for each token, without a cache, slots or chunks."""
+"""A second sampler: it rereads the whole text for each token, without a cache, slots or chunks."""
 
 import dataclasses
 import functools

@@ -1,6 +1,6 @@
-"""A benchmark whose texts say what becomes of the process that scores them.
+"""A benchmark whose texts decide the fate of the process that scores them.
 
-It is imported in worker processes, and so knows nothing of JAX.
+It is imported in worker processes, and so does not import JAX.
 """
 
 import os
@@ -87,14 +87,14 @@ class Complete(Dangerous):
 
 
 class Unpicklable(Dangerous):
-    """Holds what no other process can hold."""
+    """Holds what cannot be sent to another process."""
 
     def __init__(self):
         self.engine = lambda: 0
 
 
 class Unopenable(Dangerous):
-    """Can be written and not be read."""
+    """Can be pickled but not unpickled."""
 
     def __reduce__(self):
         return _fail, ()

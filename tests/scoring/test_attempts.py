@@ -72,7 +72,7 @@ def test_a_game_that_takes_its_process_down_leaves_the_others_alone(mischief, re
     for (task_id, _), made in attempts.items():
         if task_id == "game-3":
             assert made.score == Score(0.0, False, False, reason)
-        else:  # also those that its process held, which were played again from their answers
+        else:  # also those in its process, which were replayed from their answers
             assert made.score.success, (task_id, made.score)
 
 

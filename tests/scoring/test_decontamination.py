@@ -1,4 +1,4 @@
-"""A held-out request is found again behind small changes, and other tasks are not taken for it."""
+"""A held-out request is recognised despite small changes, and other tasks are not mistaken for it."""
 
 import dataclasses
 import random
@@ -67,7 +67,7 @@ def test_a_question_of_ones_own_is_known_by_two_numbers():
         def said(text):
             return opened.benchmark.meanings(_changed(task, lambda _: text))
 
-        assert said("Aus 2 Kisten je drei?") == []  # of other languages words are no numbers
+        assert said("Aus 2 Kisten je drei?") == []  # words of other languages are not numbers
         assert said("Aus 2 Kisten je 3?") == said("two boxes of three, please") != []
         assert said("Aus 2 Kisten je 4?") != said("Aus 2 Kisten je 3?")
 
@@ -112,7 +112,7 @@ def test_a_request_of_few_words_is_no_part_of_every_longer_one():
 
 
 def test_the_turns_of_a_held_out_conversation_are_requests_of_their_own(tmp_path):
-    """A turn's `canonical` is another than a conversation's."""
+    """A turn's `canonical` differs from a conversation's."""
     directory = str(WRITERS["bfcl"](tmp_path))
     turns = registry.make_benchmark("bfcl", data_dir=directory, seed_fraction=0.0).tasks("eval")
     categories = ["multi_turn_long_context"]
@@ -126,7 +126,7 @@ def test_the_turns_of_a_held_out_conversation_are_requests_of_their_own(tmp_path
 
 
 def test_dial_is_compared_by_similarity_alone():
-    """Its texts are templates of which every word counts; folding changes nothing in them but the case."""
+    """Its texts are templates in which every word counts; folding changes only their case."""
     dial = Dial()
     for task in (*dial.tasks("seed"), *dial.tasks("eval")):
         assert fold(dial.text(task)) == dial.text(task).lower()

@@ -1,4 +1,4 @@
-"""What code in a worker process can do to the world around it: nothing, where the kernel can see to that.
+"""What code in a worker process can do to the world around it: nothing, where the kernel can prevent it.
 
 Each attempt is made in a real worker.  A protection that this system lacks is skipped by its name.
 """
@@ -62,7 +62,7 @@ def writer(secrets):
         yield worker
 
 
-# What the code in a worker may try with `x`, by one word each; the last line is what it says of it.
+# What the code in a worker may try with `x`, by name; the last line is its result.
 TRIES = {
     "write": "x and pathlib.Path(x).write_text('x')",
     "append": "open(x, 'a').write('x')",
@@ -75,7 +75,7 @@ TRIES = {
     "change_mode": "os.chmod(x, 0o777)",
     "change_times": "os.utime(x, (0, 0))",
     "change_attributes": "os.setxattr(x, 'user.x', b'x')",
-    # Through a descriptor that only reads.
+    # Through a read-only descriptor.
     "lock": "f = open(x)\nfcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)",
     "lock_a_part": "f = open(x)\nfcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB, 1)",
     "lease": "f = open(x)\nfcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_RDLCK)",
@@ -129,7 +129,7 @@ TRIES = {
     ),
     "complain_and_die": "os.write(2, b'first\\nout of plums\\n\\n')\nos._exit(3)",
     "chatter": "[os.write(2, bytes(2**20)) for _ in range(64)]",
-    # Writes to the run what is no answer, in the answer's place.
+    # Sends the run something else in the answer's place.
     "forge": "connection.send_bytes(x.encode())",
 }
 _BEFORE = (
@@ -210,7 +210,7 @@ def test_a_file_has_a_largest_size(writer):
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "message"), [(2**22, "256 MiB"), (1, "10,000 files")])
 def test_many_files_end_the_process(size, message):
-    """And so they are counted, as a crash, and removed."""
+    """Too many count as a crash and are removed."""
     with made("files", timeout=60.0) as worker:
         room = worker._room.path
         with pytest.raises(NoAnswer, match=message) as caught:
@@ -232,7 +232,7 @@ def test_what_it_says_on_standard_error_is_bounded_and_quoted():
 
 @contextlib.contextmanager
 def listener(kind, family=socket.AF_INET, address=("127.0.0.1", 0)):
-    """A socket that waits, and a function that says whether anybody came."""
+    """The address of a listening socket, and a function that says whether anybody came."""
     with socket.socket(family, kind) as server:
         server.bind(address)
         if kind == socket.SOCK_STREAM:
@@ -265,7 +265,7 @@ def test_no_connection_reaches_this_machine(plain, writer, tmp_path, kind):
         name = "unix" if kind == "abstract" else kind
         assert attempt(plain, name, target) == "EPERM"
         assert not heard()
-        # The attempt is one: with a network it gets through.
+        # The attempt is real: with a network it succeeds.
         attempt(writer, name, target)
         assert heard()
 
@@ -288,7 +288,7 @@ def test_it_starts_no_process(plain, writer, name):
 
 
 def test_it_does_not_read_the_run_and_has_no_privileges(plain):
-    """Where root runs the tests, it keeps the right to read files of others."""
+    """Where root runs the tests, the worker may still read other users' files."""
     needs_protection(plain, "no look")
     for file in ("environ", "maps", "fd/0"):
         assert attempt(plain, "read", f"/proc/{os.getpid()}/{file}") in ("EACCES", "EPERM")
@@ -312,7 +312,7 @@ def test_it_does_not_touch_the_run(plain, writer, name):
 
 
 def test_what_ends_a_worker_ends_what_it_has_started(tmp_path):
-    """Where no filter keeps it from starting something."""
+    """Even where no filter keeps it from starting processes."""
     script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
     process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
     file = tmp_path / "pid"
@@ -379,7 +379,7 @@ def test_no_way_around_the_limits(plain):
     needs_protection(plain, "no process")
     assert attempt(plain, "memory_file") == "EPERM"
     assert attempt(plain, "system_call", "425 1 0") == "ENOSYS"  # io_uring_setup
-    assert attempt(plain, "system_call", "1000 1 0") == "ENOSYS"  # what the kernel has next
+    assert attempt(plain, "system_call", "1000 1 0") == "ENOSYS"  # a future system call
     if platform.machine() == "x86_64":
         # socket by the other calling convention's number, inotify_init1, io_setup, open_by_handle_at, sync
         for call in ("0x40000029 2 1 0", "294 0", "206 65536 0", "304 0 0 0", "162"):

@@ -248,11 +248,11 @@ def test_closing_ends_what_is_running(caplog):
     time.sleep(0.1)
     began = time.monotonic()
     scorer.close()
-    scorer.close()  # again is nothing
+    scorer.close()  # closing again does nothing
     wait_until(lambda: not any(map(alive, pids)))
     wait_until(lambda: set(threading.enumerate()) <= before)
     assert time.monotonic() - began < 60
-    assert not caplog.records  # these are no crashes
+    assert not caplog.records  # these are not crashes
 
 
 def test_a_worker_by_itself():
@@ -280,5 +280,5 @@ def test_workers_score_side_by_side_and_while_nobody_collects():
         wait_until(lambda: all(future.done() for future in futures))
         assert time.monotonic() - began < 5  # 6 s one after the other
         assert all(score.valid for _, score in batch.collect())
-        (score,) = outcomes(scorer, ["sleep 1.2"])  # not cut short before its time
+        (score,) = outcomes(scorer, ["sleep 1.2"])  # not cut off early
         assert score.valid

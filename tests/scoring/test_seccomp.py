@@ -17,7 +17,7 @@ SPECIAL = (*(numbers for numbers, *_ in seccomp._ONLY_WITH.values()), *seccomp._
 
 
 def decide(machine, number, *arguments, files=True, network=True, architecture=None):
-    """What the filter says to a call: runs its instructions, as the kernel does."""
+    """The filter's verdict on a call: runs its instructions as the kernel does."""
     data = struct.pack("=iIQ", number, architecture or MACHINES[machine], 0)
     data += struct.pack("=6Q", *arguments, *[0] * (6 - len(arguments)))
     code, at, register = list(seccomp._filter(machine, files, network, 1000)), 0, 0

@@ -121,7 +121,7 @@ def test_each_reason():
 
 
 def test_what_is_compared():
-    """A held-out task counts as that; without near-duplicates and epochs, copies are barred for ever."""
+    """A held-out task counts as such; without near-duplicates and epochs, copies are barred for ever."""
     held_out = HELD_OUT.messages[0]["content"]
     checker = Verifier(Lines(), [HELD_OUT], [HELD_OUT], VerificationConfig(0.0))
     assert verdict(checker, held_out) == base.CONTAMINATED
@@ -144,7 +144,7 @@ def test_details_and_the_accepted_task():
 
 @pytest.mark.parametrize("near_duplicate", [0.0, 0.8])
 def test_pool_epochs(near_duplicate):
-    """A task of epoch 2 bars its copies in epochs 2, 3 and 4, in their wording too."""
+    """A task of epoch 2 bars its copies in epochs 2, 3 and 4, also by wording."""
     checker = verifier(pool_epochs=3, near_duplicate=near_duplicate)
     text = "a fine task of its own and of some length"
     assert verdict(checker, text, 2) == ""
@@ -215,7 +215,7 @@ def test_jaccard_threshold():
 
 
 def changed(rng, text, vocabulary):
-    """A text with up to three words more, fewer or other."""
+    """A text with up to three words added, removed or replaced."""
     words = text.split()
     for _ in range(rng.randint(0, 3)):
         place, word = rng.randrange(len(words)), rng.choice(vocabulary)
@@ -226,7 +226,7 @@ def changed(rng, text, vocabulary):
 @pytest.mark.parametrize("crowded", [1, verification._CROWDED])
 @pytest.mark.parametrize("threshold", [1e-9, 0.5, 0.8, 6 / 7, 1.0])
 def test_the_index_finds_what_comparing_with_every_text_does(threshold, crowded, monkeypatch):
-    """Exactly: words of few are shared by many texts, so that levels rise, and texts are left behind."""
+    """Exactly: small vocabularies crowd the shingles, so that levels rise; old texts are forgotten."""
     monkeypatch.setattr(verification, "_CROWDED", crowded)
     rng, verdicts = random.Random(0), collections.Counter()
     for size in (2, 5, 40):
@@ -256,7 +256,7 @@ def test_the_index_finds_what_comparing_with_every_text_does(threshold, crowded,
 
 
 def test_a_shingle_of_all_texts_does_not_make_each_of_them_a_candidate():
-    """Most texts that are alike in a phrase of every task are not looked at."""
+    """Texts that share only a phrase of every task are mostly not compared."""
     index, compared = NearDuplicates(0.8), []
     index._similar = lambda grams, others: compared.append(others)
     for i in range(1_000):
@@ -300,7 +300,7 @@ def test_parsed_keeps_bounds_and_copies_out():
             admit=PARSED,
         )
 
-    # Although the reference is another one: what is asked must not come back.
+    # Although the reference differs: the same request must not come back.
     assert checker.compare(outcome(dial.program(seed))).reason == base.DUPLICATE
     assert checker.compare(outcome(dial.program(held_out))).reason == base.CONTAMINATED
     long = dial.program(next(t for t in dial.tasks("eval") if "deeper" in t.category))

@@ -36,7 +36,7 @@ with owned(pathlib.Path(sys.argv[1]), "it"):
 
 @pytest.fixture(params=["flock", "no flock"])
 def lock(request, tmp_path, monkeypatch):
-    """A lock's file, on a file system that knows flock or does not."""
+    """A lock file, on a file system with or without flock."""
 
     def unknown(*_):
         raise OSError(errno.ENOSYS, "no flock")
@@ -56,7 +56,7 @@ def fill(directory, names):
 
 
 def test_a_directory_belongs_to_one_kind_of_work(tmp_path):
-    """Also with a file of the user's; what has hardly begun is nobody else's either."""
+    """Also with a user's file in it; work that has barely begun already owns its directory."""
     for kind, names in ownership._KINDS.items():
         theirs = fill(tmp_path / kind, [*names, "notes.txt"])
         refuse_other(theirs, kind, "--workdir")
@@ -110,7 +110,7 @@ def test_another_process_holds_it_until_it_is_killed(lock):
 
 
 def test_a_lock_of_nobody_is_free(lock):
-    """Its process's number is another's by now, or its holder was killed while it wrote."""
+    """Its process id belongs to another process by now, or its holder was killed while writing."""
     with owned(lock, "it"):
         content = json.loads(lock.read_text())
     for change in ({"began": "another boot/1"}, {"process": 2**22 + 1}):

@@ -18,20 +18,20 @@ NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", 
 
 
 def good(request):
-    """A variation that is told by the request's seed."""
+    """A variation that is determined by the request's seed."""
     number = request["seed"]
     name = f"{NAMES[number % 12]} {NAMES[number // 12 % 12]} {number}"
     return f"New Task: In which town did {name} grow up?\nNew Answer: Lima{number}"
 
 
 def hurried(concurrency=8, attempts=10):
-    """A context in which no request is repeated, with other bounds of the teacher."""
+    """A context in which no request is retried, with other bounds for the teacher."""
     bounds = {"CONCURRENCY": concurrency, "ATTEMPTS": attempts, "RETRIES": 0, "TIMEOUT": 10.0}
     return mock.patch.multiple("genenv_jax.tasks.teacher", **bounds)
 
 
 def ask(workdir, url, count, benchmark=None, seeds=SEEDS, too_long=(), budget=0, **bounds):
-    """The tasks that the teacher writes, in a workdir that may hold answers; `bounds` as of `hurried`."""
+    """The tasks that the teacher writes, in a workdir that may hold answers; `bounds` as in `hurried`."""
     benchmark = benchmark or Bamboogle()
     workdir.mkdir(exist_ok=True)
     verifier = Verifier(

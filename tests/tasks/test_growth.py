@@ -1,4 +1,4 @@
-"""Which contexts of an epoch are tasks of earlier epochs, and what they are judged by."""
+"""Which contexts of an epoch are tasks of earlier epochs, and how they are judged."""
 
 import pytest
 

@@ -17,8 +17,8 @@ TOY = Drawing()
 
 
 def batch_of(counts, texts=("red green",)):
-    """Generations of (row, column, (attempts, successes) before, attempts, successes) each, and of texts that
-    come up in turn."""
+    """Generations of (row, column, (attempts, successes) before, attempts, successes) each, with texts taken
+    in turn."""
     seeds = [TOY.task(text, text) for text in texts]
     return TaskBatch(
         [
@@ -101,7 +101,7 @@ def test_metrics_by_hand():
     # One kind of task, so there is no entropy.
     assert found["generated/distinct_signatures"] == 1
     assert found["generated/signature_entropy"] == 0.0
-    # Re-rolled: all three, and of those whose p̂ is in the band the first two.
+    # Re-rolled: all three count, in the band only the first two.
     assert found["generated/p_rerolled_mean"] == pytest.approx(0.6)
     assert found["generated/p_rerolled_in_band"] == pytest.approx(0.45)
     assert found["generated/p_rerolled_gap"] == pytest.approx(0.15)

@@ -1,4 +1,4 @@
-"""Which seeds come up when, and what is remembered of them."""
+"""Which seeds come up when, and what is remembered about them."""
 
 import functools
 import json
@@ -27,7 +27,7 @@ def ids(tasks):
 @pytest.mark.parametrize("count", [1, 2, 7, 12])
 @pytest.mark.parametrize("per_epoch", [1, 2, 3, 5, 7, 12, 20])
 def test_every_seed_once_before_any_twice(count, per_epoch):
-    """Over epochs of any size, larger than the number of seeds included."""
+    """Over epochs of any size, even above the number of seeds."""
     chooser = SeedTasks(seeds(count), per_epoch, seed=3)
     chosen = [ids(chooser.choose(epoch)) for epoch in range(30)]
     assert all(len(epoch) == per_epoch for epoch in chosen)
@@ -87,7 +87,7 @@ def test_state_and_restore():
 
 
 class Skilled(Toy):
-    """Whose tasks need what is in their category."""
+    """Its tasks need the skills in their category."""
 
     def skills(self, task):
         return task.category.split()

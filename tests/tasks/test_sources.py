@@ -75,7 +75,7 @@ def test_the_oracle_asks_for_what_is_solved_half_of_the_time():
     source.statistics.record((name, 10, successes) for name, successes in rates)
     shares = collections.Counter(g.task.category for g in source.tasks(0).generations)
     share = {name: shares[name] / 4000 for name in DIAL.difficulties}
-    # A quarter at depth 2 (0.8), three quarters at depth 3 (0.4): 0.5; and a tenth to all alike.
+    # A quarter at depth 2 (0.8), three quarters at depth 3 (0.4): 0.5; and a tenth spread evenly.
     assert share["depth_2"] == pytest.approx(0.9 / 4 + 0.1 / 6, abs=0.03)
     assert share["depth_3"] == pytest.approx(0.9 * 3 / 4 + 0.1 / 6, abs=0.03)
     assert all(share[name] > 0 for name in DIAL.difficulties)

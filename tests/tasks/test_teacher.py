@@ -112,7 +112,7 @@ def test_an_interrupted_teacher_goes_on_and_pays_for_nothing_twice(tmp_path):
 
 def test_one_budget_for_all_starts(tmp_path):
     with serve(good) as (url, requests):
-        for _ in range(2):  # to start it again is no way around it
+        for _ in range(2):  # restarting does not evade the budget
             with pytest.raises(EndpointError, match="50 tokens are spent, the limit is 45") as error:
                 ask(tmp_path, url, 9, budget=45, concurrency=1)
             assert "5 of 9 tasks are written" in str(error.value)
@@ -134,7 +134,7 @@ def test_nonsense_ends_after_a_bounded_number_of_requests(tmp_path):
         assert len(requests) == HOPELESS
         message = str(error.value)
         assert "expected a model that writes" in message and message.isprintable()
-        with pytest.raises(EndpointError):  # and the same once more costs nothing
+        with pytest.raises(EndpointError):  # repeating it costs nothing
             ask(tmp_path, url, 500)
         assert len(requests) == HOPELESS
     about = log(tmp_path)
@@ -148,7 +148,7 @@ def test_copies_of_one_task_end_by_the_attempts(tmp_path):
         with pytest.raises(EndpointError, match=r"1 of 4 tasks .*duplicate 11.*expected fewer tasks"):
             ask(tmp_path, url, 4, attempts=3)
         assert len(requests) == 12
-    with serve(good) as (url, requests):  # another server: nothing of it is known
+    with serve(good) as (url, requests):  # another server: nothing of it is stored
         assert len(ask(tmp_path, url, 4, attempts=3)) == 4
 
 
@@ -185,7 +185,7 @@ def test_a_run_on_a_teachers_tasks(cache, tmp_path, monkeypatch):
             Coevolution(validate(other), workdir)
         first = run(cache, workdir, epochs=1, **options)
         asked = len(requests)
-    # Once they are there, neither a server nor the client is needed.
+    # Once the tasks exist, neither a server nor the client is needed.
     monkeypatch.setitem(sys.modules, "openai", None)
     second = run(cache, workdir, epochs=2, **options)
     assert len(requests) == asked

@@ -1,4 +1,4 @@
-"""The agent's updates: the log-probs that their ratios are taken to; what is noted of attempts."""
+"""The agent's updates: the old log-probs of their ratios; what is recorded of attempts."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ G, C = 2, 3
 
 
 class FakeAgent:
-    """Whose log-probs are the number of steps that it has made."""
+    """An agent whose log-probs are its number of steps."""
 
     buckets, widths, frozen, optimizer = (4,), (C,), {}, None
     model, minibatch = SimpleNamespace(config=None), Player.minibatch
@@ -90,7 +90,7 @@ def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs
 
 
 def test_lengths_are_of_what_the_agent_wrote():
-    """Not of an episode's observations, and of a task not of attempts that its environment broke."""
+    """Not of an episode's observations; a task's mean leaves out attempts that its environment broke."""
     toy = Toy()
     task, right, broken = toy.tasks("seed")[0], base.Score(1.0, True, True), base.ENVIRONMENT_ERROR
     scores = [right, base.Score(0.0, False, False, broken)]

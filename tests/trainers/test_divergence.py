@@ -1,4 +1,4 @@
-"""Updates that have diverged: which they are, and what they leave."""
+"""Updates that have diverged: which count, and what they leave."""
 
 import errno
 import os

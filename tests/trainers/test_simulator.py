@@ -15,7 +15,7 @@ SEED = Toy().tasks("seed")[0]
 
 
 def advantages(*generations):
-    """Of one seed's, each R_env, None for a rejection, or "" for a task without attempts that count."""
+    """Advantages of one seed's generations: each R_env, None if rejected, "" without attempts that count."""
     batch = TaskBatch(
         [
             Generation(

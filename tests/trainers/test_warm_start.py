@@ -54,7 +54,7 @@ def losses(directory):
 
 
 def measured(directory, demonstrations):
-    """Nats a token of a model directory on demonstrations, one at a time."""
+    """Nats per token of a model directory on demonstrations, one at a time."""
     model = LanguageModel.load(directory)
     params = model.load_params()
     total = tokens = 0.0
@@ -70,7 +70,7 @@ def measured(directory, demonstrations):
 
 @pytest.mark.parametrize("rank", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
-    """All parameters, or adapters: the loss falls, and what is written is the model of the best step."""
+    """All parameters, or adapters: the loss falls, and the model of the best step is written."""
     options = {"lora.rank": rank}
     directory, benchmark = warm_start(cache, given, **options)
     found = losses(directory)
@@ -80,7 +80,7 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     of_both = seed_demonstrations(benchmark, held_back, 1, np.random.default_rng(0))
     for role in ("agent", "simulator"):
         assert best[f"validation/{role}"] < first[f"validation/{role}"] - (0.1 if rank else 1.0)
-    # The agent's demonstrations draw nothing.
+    # The agent's demonstrations are not random.
     agents = [d for d in of_both if d.role == "agent"]
     assert measured(given, agents) == pytest.approx(first["validation/agent"], abs=1e-4)
     assert measured(directory, agents) == pytest.approx(best["validation/agent"], abs=1e-4)
@@ -90,7 +90,7 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
 
 
 def test_the_roles_take_turns(cache, given, monkeypatch):
-    """A step of either has as many completions, in parts of as many prompts."""
+    """Steps of either role have equally many completions; a step's parts, equally many prompts."""
     make, steps = learner.make_supervised_step, []
 
     def recording(config, optimizer, parts):
@@ -114,7 +114,7 @@ def test_the_roles_take_turns(cache, given, monkeypatch):
 
 @pytest.mark.parametrize("rank", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_the_simulator_alone(cache, given, rank, tmp_path):
-    """The agent starts from the given model; what the simulator has learnt is in a base of its own."""
+    """The agent starts from the given model; the simulator has a base of its own."""
     settings = SETTINGS | {"model.path": str(given), "warm_start.roles": "simulator", "lora.rank": rank}
     settings |= {"warm_start.steps": 10, "simulator.mixture": 0.5, "simulator.kl_coef": 0.01}
     config = validate(toy_config(cache, settings))
@@ -130,7 +130,7 @@ def test_the_simulator_alone(cache, given, rank, tmp_path):
         assert all(jax.tree.leaves(jax.tree.map(np.array_equal, base, player.reference.params)))
     assert started.simulator.trained and started.simulator.model.path == tuned
     assert lines(tmp_path / "run")[-1]["step"] == 1
-    run(cache, tmp_path / "run", epochs=2, **settings)  # goes on
+    run(cache, tmp_path / "run", epochs=2, **settings)  # resumes
     assert lines(tmp_path / "run")[-1]["step"] == 2
 
 
@@ -159,7 +159,7 @@ def test_the_step_with_the_lowest_validation_loss_is_kept(cache, given):
 
 @pytest.mark.slow
 def test_it_depends_on_what_it_is_made_of(cache, given):
-    """With another setting it comes to another directory."""
+    """Another setting leads to another directory."""
     few = {"warm_start.steps": 4, "warm_start.validate_every": 2}
     first, _ = warm_start(cache, given, **few)
     for other in ({"warm_start.steps": 2}, {"benchmark.num_seeds": 32}, {"seed": 1}):
@@ -167,7 +167,7 @@ def test_it_depends_on_what_it_is_made_of(cache, given):
 
 
 def test_a_killed_one_goes_on(cache, given, monkeypatch):
-    """Killed after its second measurement: it is not begun anew, and comes to the same numbers."""
+    """Killed after its second measurement, it resumes and reaches the same numbers."""
     first, benchmark = warm_start(cache, given)
     config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)}))
     again = first.with_name("killed")
