@@ -125,7 +125,7 @@ def find_config(path: str) -> str:
     found = _PACKAGE / relative
     if not found.is_file():
         return path
-    print(f"config: there is no {file} here; taking {found}", file=sys.stderr)
+    print(f"config: there is no {file} here; using {found}", file=sys.stderr)
     return f"{found}{colon}{argument}"
 
 
@@ -164,7 +164,7 @@ def _existing(path: str) -> str:
             raise ValueError(f"--config={file}: no such file; did you mean {files[close[0]]}?")
     folder = asked.parent if there and asked.parent != pathlib.Path() else configs
     names = sorted(name.name for name in (there if folder != configs else known).values())
-    raise ValueError(f"--config={file}: no such file; in {folder}/ are {', '.join(names)}")
+    raise ValueError(f"--config={file}: no such file; {folder}/ has {', '.join(names)}")
 
 
 def define_config(help_string: str) -> None:
@@ -177,8 +177,8 @@ def define_config(help_string: str) -> None:
     config_flags.DEFINE_config_file(
         "config",
         None,
-        f"{help_string}  As the first argument it needs no --config=.  Any of its settings: "
-        "--config.KEY=VALUE.",
+        f"{help_string}  As the first argument it needs no --config=.  --config.KEY=VALUE changes any "
+        "of its settings.",
         lock_config=False,
         accept_new_attributes=True,
     )
@@ -190,7 +190,7 @@ def player_of(run: str, role: str) -> str:
     """The directory of a finished run's player.  Raises ValueError if there is none."""
     player = pathlib.Path(run, role)
     if not player.is_dir():
-        raise ValueError(f"--run={run}: expected a finished run, there is no {role}/ in it")
+        raise ValueError(f"--run={run}: expected a finished run, but it has no {role}/")
     return str(player)
 
 
@@ -200,7 +200,7 @@ def define_process_flags() -> None:
         "coordinator_address", None, "host:port of process 0, where the processes of a run meet."
     )
     flags.DEFINE_integer("num_processes", None, "How many processes the run has.")
-    flags.DEFINE_integer("process_id", None, "Which of them this is, from 0.")
+    flags.DEFINE_integer("process_id", None, "Number of this process, from 0.")
     flags.DEFINE_enum(
         "distributed",
         "flags",

@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "datasets": ("datasets", "download or check the files of a benchmark"),
     "publish": ("publish", "upload an exported model to the Hugging Face hub"),
-    "play": ("play", "type tasks; watch both players, the scores and the gate"),
+    "play": ("play", "type tasks; watch both players, the scores and the verifier"),
 }
 
 
@@ -38,7 +38,7 @@ def usage() -> str:
     return (
         "usage: genenv COMMAND [ARGUMENTS]\n\n"
         f"{rows}\n\n"
-        "genenv COMMAND --help says more, genenv --version which version this is.  The first run:\n"
+        "genenv COMMAND --help says more, genenv --version names the version.  The first run:\n"
         "  genenv train --config=configs/quickstart.py --workdir=runs/quickstart"
     )
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _fail(f"{name!r} is not a command; {hint}")
     if not all(map(importlib.util.find_spec, _NEEDED)):
         _fail(
-            f"what genenv_jax needs is not installed in {sys.executable}: activate its environment "
+            f"the dependencies of genenv_jax are not installed in {sys.executable}: activate its environment "
             "(`. .venv/bin/activate`), or `pip install -e .` here"
         )
     sys.argv = [f"genenv {name}", *arguments]

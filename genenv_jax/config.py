@@ -49,10 +49,10 @@ class Config(Settings):
       epochs: number of epochs after which the run ends.
       rollouts: the run ends after the epoch in which the agent reaches this many rollouts; 0: no limit.
       tokens: the run ends after the epoch in which both players have processed this many; 0: no limit.
-      benchmark: its `name`, and the options of its constructor.
+      benchmark: the benchmark's `name`, and the options of its constructor.
       export: write both players as Hugging Face directories at the end.
-      compile_ahead: compile all programs, one for each prompt width, before the first epoch; otherwise
-        each is compiled when it is first needed.
+      compile_ahead: compile the programs of all prompt widths before the first epoch; otherwise each is
+        compiled when it is first needed.
       compilation_cache: keep compiled programs for later runs, see `run.programs.enable_compilation_cache`.
 
     The other attributes are groups of settings.

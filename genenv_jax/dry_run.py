@@ -74,8 +74,8 @@ def _epochs(config: Config, run: Coevolution) -> str:
     for limit, unit in ((config.rollouts, "rollouts"), (config.tokens, "tokens")):
         text += f"; ends after {limit:,} {unit}" if limit else ""
     if run.session.ended and done:
-        return f"finished after epoch {done}; with a larger config.epochs it goes on"
-    return text + (f"; goes on after epoch {done}" if done else "")
+        return f"finished after epoch {done}; with a larger config.epochs it continues"
+    return text + (f"; continues after epoch {done}" if done else "")
 
 
 def _attempted(config: Config, run: Coevolution) -> int:
@@ -111,8 +111,8 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
         if warm.steps
         else "none",
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
-        "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "
-        "limit: sampled, scored by the reference, and three times in each update",
+        "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, if every prompt and answer reaches its limit: "
+        "counted once when sampled, once when scored by the reference, three times in each update",
     }
 
 
@@ -137,8 +137,8 @@ def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> t
     cache = agent.sampler.cache_bytes / mesh.size
     text = (
         f"at most {size_text(state)} of weights and moments + {size_text(cache)} of the agent's key-value "
-        f"cache = {size_text(state + cache)} on each device{elsewhere}; programs need more, for a "
-        "TPU: python launch/aot_check.py --config=..."
+        f"cache = {size_text(state + cache)} on each device{elsewhere}; programs need more (on a "
+        "TPU: python launch/aot_check.py --config=...)"
     )
     return text, state + cache
 
@@ -208,8 +208,8 @@ def _what_fits(config: Config, run: Coevolution, memory: float) -> str:
         _, needed = _memory(smaller, *players, run.mesh)
         if needed <= memory:
             flags = " ".join(f"--config.{key}={value}" for key, value in changes.items())
-            return f"with {flags} it is {size_text(needed)}"
-    return "take more devices (config.mesh), shorter limits, a smaller agent.batch_size or a smaller model"
+            return f"with {flags} the run needs {size_text(needed)}"
+    return "use more devices (config.mesh), shorter limits, a smaller agent.batch_size or a smaller model"
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ def main() -> None:
             config = validate(given.config)
             memory = given.device_memory
             if memory is not None and not (given.dry_run and 0 < memory < math.inf):
-                raise ValueError(f"--device_memory={memory:g}: expected a device's GiB, beside --dry_run")
+                raise ValueError(f"--device_memory={memory:g}: expected a device's GiB, with --dry_run")
             if given.dry_run:
                 workdir = pathlib.Path(given.workdir) if given.workdir else None
                 said = dry_run(config, workdir, memory and memory * 2**30)
@@ -55,7 +55,7 @@ def main() -> None:
                 if processes.is_writer():
                     show(said, sys.stdout)
                 if too_large:
-                    raise ValueError(f"it is too large: {too_large}")
+                    raise ValueError(f"the run is too large: {too_large}")
                 return
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")

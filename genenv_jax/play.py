@@ -43,12 +43,12 @@ from genenv_jax.typing import Params, PRNGKey
 
 HELP = """\
 /task      the agent answers the next held-out task
-/write     the simulator varies the current seed, the agent attempts it if admitted
-/seed      goes on to the next seed, and shows it as the simulator should write it
-/ask TEXT  the agent answers a request put in the seed's place; no score.  After /ask alone it has many lines
+/write     the simulator varies the current seed, and the agent attempts what is admitted
+/seed      goes to the next seed, and shows it as the simulator should write it
+/ask TEXT  the agent answers TEXT in place of the seed's request, unscored; after /ask alone, many lines
 /help      this
 /quit      ends, as do quit, exit and the end of the input
-Anything else is a task for the current seed.  An empty line ends what has many lines."""
+Anything else is a task for the current seed.  An empty line ends a text of several lines."""
 
 _ENDS = ("/quit", "/exit", "quit", "exit")
 # Reasons to reject a text for its form.
@@ -111,7 +111,7 @@ class Game:
         asked = self.benchmark.agent_messages(self._seed)
         messages = [*asked[:-1], {**asked[-1], "content": request}]
         if not request or not policy.fits(messages):
-            yield f"{'nothing' if not request else 'too much'} is asked; expected /ask and a request"
+            yield f"the request is {'empty' if not request else 'too long'}; expected /ask and a request"
             return
         said: collections.Counter[str] = collections.Counter()
         policy.answer([messages], lambda answer: said.update([policy.text(answer.content)]))
@@ -265,7 +265,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     cli.define_config("Configuration file.")
-    flags.DEFINE_string("run", "", "Workdir of a finished run, whose players play.")
+    flags.DEFINE_string("run", "", "Workdir of a finished run, for both players.")
     flags.DEFINE_string("agent", "", "Model directory or hub id of the agent.")
     flags.DEFINE_string("simulator", "", "Model directory or hub id of the simulator.")
     flags.mark_flag_as_required("config")

@@ -125,7 +125,7 @@ def _check_cached(directory: pathlib.Path) -> None:
         try:
             digests.check(directory, alone=True)
         except (OSError, ValueError) as damage:
-            error = f"{damage}; remove {directory}, and the model is made anew"
+            error = f"{damage}; remove {directory} to make the model again"
     if error := processes.agree("the cached model", error):
         raise ValueError(error)
 
@@ -344,7 +344,7 @@ def _new(out: pathlib.Path) -> Iterator[pathlib.Path]:
     Raises ValueError or OSError if it is taken or cannot be written.
     """
     if not out.name or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise ValueError(f"--out={out} holds something already: expected a new directory")
+        raise ValueError(f"--out={out} is not empty: expected a new directory")
     with _scratch(out), owned(out.with_name(f".{out.name}.lock"), f"--out={out}"):
         yield out
 
@@ -355,7 +355,7 @@ def main() -> None:
         config = validate(flags.FLAGS.config)
         signals.resumes.set(bool(config.model.path))  # only given models have checkpoints
         if config.model.path and not config.warm_start.steps:
-            raise ValueError("config.warm_start.steps = 0: expected some, or the model would stay as it is")
+            raise ValueError("config.warm_start.steps = 0: expected at least 1, else nothing is trained")
         with _new(pathlib.Path(flags.FLAGS.out)) as out:
             if config.compilation_cache:
                 enable_compilation_cache()

@@ -255,10 +255,10 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", None, "JSON lines, one a cell; continued where it exists.")
+    flags.DEFINE_string("output", None, "JSON lines, one per cell; continued if the file exists.")
     flags.DEFINE_string("config", "configs/bfcl.py", "Configuration file.")
-    flags.DEFINE_string("only", "", "Only cells of which model/rank/slice contains this.")
+    flags.DEFINE_string("only", "", "Only cells whose model/rank/slice contains this.")
     flags.DEFINE_integer("timeout", 1800, "Seconds a cell may take.", 1)
-    flags.DEFINE_string("table", "", "Write all numbers to this CSV file, and print what fits, instead.")
+    flags.DEFINE_string("table", "", "Only write all numbers to this CSV file, and print what fits.")
     flags.mark_flag_as_required("output")
     app.run(main)

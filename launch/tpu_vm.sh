@@ -6,33 +6,33 @@ usage() {
   cat <<'USAGE'
 usage: launch/tpu_vm.sh --name=NAME --accelerator_type=TYPE --zone=ZONE --bucket=BUCKET [OPTION…] -- ARG…
 
-Creates the slice, or takes the one of that name; installs HEAD on every worker; starts
+Creates the slice, or reuses the one of that name; installs HEAD on every worker; starts
 `python -m genenv_jax.main --workdir=BUCKET/runs/RUN ARG…` on all of them, detached; shows the log of worker
-0; deletes the slice that it created, also where the run failed.  Called again while the run goes on, it
-follows that run.  Programs run in the repository and have the bucket as ../bucket; its data/ is
-$GENENV_DATA.
+0; deletes the slice if it created it, even if the run failed.  Called again while the run is still going, it
+follows that run.  The program runs in the repository and sees the bucket as ../bucket; $GENENV_DATA is the
+bucket's data/.
 
-Before it creates a slice, it looks into the bucket, and launch/aot_check.py compiles the run for the slice,
-in some minutes, where $PYTHON (default: python3) has genenv_jax and libtpu.
+Before it creates a slice, it checks the bucket.  If $PYTHON (default: python3) has genenv_jax and libtpu,
+launch/aot_check.py also compiles the run for the slice, which takes some minutes.
 
   --accelerator_type=TYPE  v5litepod-16 (or v5e-16), v6e-8, v5p-8, v4-8, …
   --bucket=BUCKET          its name; best with a hierarchical namespace, in the slice's region
   --runtime_version=V      default: by generation
-  --spot                   cheaper, and may be taken away at any time
-  --queued                 wait in line for it, as a queued resource
-  --retries=N              how often to create the slice again and continue in the same workdir where the
-                           slice was taken away or could not be had (default 0)
-  --create_flag=FLAG       handed to gcloud as it is, such as --create_flag=--reserved; repeatable
+  --spot                   cheaper, but may be preempted at any time
+  --queued                 request it as a queued resource, and wait
+  --retries=N              how often to create the slice again and continue in the same workdir if the
+                           slice is lost or cannot be created (default 0)
+  --create_flag=FLAG       passed to gcloud unchanged, such as --create_flag=--reserved; repeatable
   --ssh_flag=FLAG          likewise for ssh and scp, such as --ssh_flag=--internal-ip; repeatable
   --run=RUN                name of the run and of its workdir (default: NAME)
-  --env_file=FILE          lines KEY=value (taken as they are, no quotes) for the program's environment,
+  --env_file=FILE          lines KEY=value (taken literally, no quotes) for the program's environment,
                            such as HF_TOKEN=…; never shown, and deleted on a worker once it is read
   --keep                   do not delete the slice
-  --no_check               create the slice without a look into the bucket and at what fits
-  --poll_seconds=SECONDS   between two looks at the slice (default 15); a retry waits eight times as long
+  --no_check               create the slice without checking the bucket and the memory
+  --poll_seconds=SECONDS   between two checks of the slice (default 15); a retry waits eight times as long
   --dry_run                print every command, in a form to paste, and run none
 
-Exit code: the run's own; 2 for bad options, 75 where the slice or the run was lost more often than --retries
+Exit code: the run's own; 2 for bad options, 75 if the slice or the run was lost more often than --retries
 allows, 130 after Ctrl-C (the run goes on), 1 for any other failure of the launch.
 USAGE
 }
@@ -113,8 +113,8 @@ read_options() {
         program_arguments=("$@")
         return
         ;;
-      *) fail 2 "unknown option '$option'; options are --key=value (see --help), and what the program gets" \
-        "comes after --" ;;
+      *) fail 2 "unknown option '$option'; options are --key=value (see --help), and the program's" \
+        "arguments come after --" ;;
     esac
   done
 }
@@ -152,7 +152,7 @@ check_options() {
   match bucket '[a-z0-9][-a-z0-9._]+[a-z0-9]' "the name of a Cloud Storage bucket, without gs:// and path"
   understand_slice
   : "${run:=$name}"
-  match run '[A-Za-z0-9][A-Za-z0-9._-]*' "letters, digits, points, hyphens and underscores"
+  match run '[A-Za-z0-9][A-Za-z0-9._-]*' "letters, digits, dots, hyphens and underscores"
   match retries '[0-9]{1,4}' "a whole number"
   match poll_seconds '[0-9]{1,4}' "a whole number"
   for argument in ${program_arguments[@]+"${program_arguments[@]}"}; do
@@ -162,9 +162,9 @@ check_options() {
       --workdir | --workdir=*) fail 2 "$argument: the workdir is set by --bucket and --run" ;;
     esac
   done
-  [[ -n $config ]] || fail 2 "there is no --config=… after --; expected what genenv_jax.main is to get"
-  ((hosts == 1 || distributed)) || fail 2 "$accelerator_type has $hosts hosts, which would each run by" \
-    "themselves; expected --distributed=auto after --"
+  [[ -n $config ]] || fail 2 "there is no --config=… after --; expected the arguments of genenv_jax.main"
+  ((hosts == 1 || distributed)) || fail 2 "$accelerator_type has $hosts hosts, each of which would run" \
+    "alone; expected --distributed=auto after --"
   if [[ -n $env_file ]]; then
     # gcloud takes what is before a colon for a host.
     [[ -f $env_file && -r $env_file && $env_file != *:* && $env_file != -* ]] \
@@ -203,7 +203,7 @@ check_before_paying() {
   local python=${PYTHON:-python3}
   if ((no_check)); then return; fi
   no_check=1 # once is enough
-  say "look into the bucket"
+  say "check the bucket"
   gcloud storage ls "gs://$bucket" >"$scratch/bucket" \
     || fail 1 "gs://$bucket cannot be listed (gcloud says why above); expected a bucket that you may read"
   ((dry_run)) || grep -q '/data/$' "$scratch/bucket" \
@@ -216,7 +216,7 @@ check_before_paying() {
     spell "$python" "$root/launch/aot_check.py" "${arguments[@]}"
   elif "$python" -c 'import genenv_jax, libtpu' 2>/dev/null; then
     (cd "$root" && "$python" launch/aot_check.py "${arguments[@]}") >&2 || code=$?
-    ((code == 0)) || fail 2 "aot_check.py ended with exit code $code (see above); --no_check goes on without"
+    ((code == 0)) || fail 2 "aot_check.py ended with exit code $code (see above); --no_check skips this check"
   else
     say "not checked: $python has no genenv_jax or no libtpu (pip install -e '.[tpu]')"
   fi
@@ -398,7 +398,7 @@ attempt() {
     keep=1
     fail 1 "slice $name is busy with run $other; expected run $run, or another --name"
   elif ((running == hosts)); then
-    say "run $run is there already; it is followed"
+    say "run $run is already going; following it"
   elif ! install_and_start; then
     look
     [[ $state != READY ]] || fail 1 "the run could not be installed and started (see above)"
@@ -419,7 +419,7 @@ finish() {
     spell "${delete[@]}" >&2
     if ((status == 0)); then status=1; fi
   elif ((slice_exists && !dry_run)); then
-    say "slice $name is kept and costs until it is deleted: $(spell "${delete[@]}")"
+    say "slice $name is kept and costs money until it is deleted: $(spell "${delete[@]}")"
   fi
   rm -rf "$scratch" "$archive"
   exit "$status"
@@ -428,7 +428,7 @@ finish() {
 # shellcheck disable=SC2329
 interrupted() {
   keep=1
-  say "interrupted; a run that was started goes on, and the same command again follows it"
+  say "interrupted; a run that was started continues, and the same command follows it"
   exit 130
 }
 

@@ -1,4 +1,4 @@
-"""The commands as a user calls them: in processes of their own, or in this one where that is enough."""
+"""The commands as a user calls them: each in its own process, or in this one if that is enough."""
 
 import contextlib
 import importlib.metadata
@@ -16,9 +16,9 @@ from absl import flags
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUICK = "--config=configs/quickstart.py"
 
-# The programs of tests are many and run briefly: what counts is how fast they are compiled.
+# Tests compile many programs and run each briefly, so compile time matters most.
 COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
-if importlib.metadata.version("jax") < "0.11":  # a flag that XLA does not know ends the process
+if importlib.metadata.version("jax") < "0.11":  # an unknown XLA flag ends the process
     COMPILE_FAST += " --xla_cpu_use_fusion_emitters=false"
 
 
@@ -27,13 +27,13 @@ def _module(name):
 
 
 def command(module, *arguments, cwd=ROOT, **environment):
-    """Runs a command, or a script of the repository, in a process of its own."""
+    """Runs a command, or a script of the repository, in its own process."""
     program = [module] if module.endswith(".py") else ["-m", _module(module)]
     return _python(*program, *arguments, cwd=cwd, **environment)
 
 
 def printed(code, *arguments, **environment):
-    """What code prints in a process of its own, in which it succeeds."""
+    """What code prints in its own process, which must succeed."""
     done = _python("-c", code, *arguments, cwd=ROOT, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -52,7 +52,7 @@ def _python(*arguments, cwd, **environment):
 
 
 def call(module, *arguments, cwd=ROOT):
-    """Runs a command, or a script of the repository, in this process; what `command` returns."""
+    """Runs a command, or a script of the repository, in this process; returns what `command` does."""
     known, stdout, stderr = set(flags.FLAGS), io.StringIO(), io.StringIO()
     code, before = 0, pathlib.Path.cwd()
     try:
@@ -80,7 +80,7 @@ def call(module, *arguments, cwd=ROOT):
 
 
 def load(file):
-    """A file of the repository as a module."""
+    """Imports a file of the repository."""
     spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, ROOT / file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

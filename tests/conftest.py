@@ -26,7 +26,7 @@ _LEFT_OUT: collections.Counter[str] = collections.Counter()
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-# Whole runs, which take longest: they begin first, so that no process waits for them in the end.
+# Whole runs take longest: they begin first, so that no process waits for them at the end.
 _FIRST = (
     *("test_executed", "test_processes", "test_coevolve", "test_commands", "test_options"),
     *("test_guide", "test_documented", "test_kill", "test_warm_start"),
@@ -43,7 +43,7 @@ def pytest_deselected(items):
 
 
 def pytest_sessionfinish(session):
-    if hasattr(session.config, "workeroutput"):  # one of several processes; each has collected all
+    if hasattr(session.config, "workeroutput"):  # one of several processes; each collects all tests
         session.config.workeroutput["left out"] = dict(_LEFT_OUT)
 
 
@@ -54,7 +54,7 @@ def pytest_testnodedown(node):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """One line about what has not run, and the commands for it."""
+    """Prints which tests were left out, and the command that runs them."""
     if _LEFT_OUT:
         counts = " and ".join(f"{count} {mark}" for mark, count in sorted(_LEFT_OUT.items()))
         terminalreporter.write_line(
@@ -64,13 +64,13 @@ def pytest_terminal_summary(terminalreporter):
 
 
 # A process may have 65,530 memory mappings on Linux, and each program that XLA compiles for CPUs takes a few.
-# Beyond, an allocation fails somewhere in native code and the process dies.
+# Beyond that, an allocation in native code fails and the process dies.
 _MANY_MAPPINGS = 15_000
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _bounded_mappings():
-    """Lets go of compiled programs between modules, where many have come together."""
+    """Drops compiled programs between modules once there are many."""
     yield
     maps = pathlib.Path("/proc/self/maps")
     if "jax" in sys.modules and maps.exists():
@@ -83,7 +83,7 @@ def _bounded_mappings():
 
 @pytest.fixture(scope="session", autouse=True)
 def _toy_benchmark():
-    """Makes the tests' benchmark one of those that a configuration may name."""
+    """Registers the tests' benchmark, so that a configuration may name it."""
     from genenv_jax.benchmarks import registry
 
     registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
@@ -91,7 +91,7 @@ def _toy_benchmark():
 
 @pytest.fixture(scope="session", autouse=True)
 def _trusted_templates():
-    """The tests' chat templates are tried in no process of their own, which takes seconds for each."""
+    """Skips trying the tests' chat templates in separate processes, which takes seconds each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("genenv_jax.models.templates.check", lambda *_, **__: None)
         yield
@@ -100,7 +100,7 @@ def _trusted_templates():
 @pytest.fixture(scope="session")
 def _made_models(tmp_path_factory):
     root = tmp_path_factory.getbasetemp()
-    # Several processes that run tests share it.
+    # Test processes share it.
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
     (root / "models").mkdir(exist_ok=True)
     return root / "models"
@@ -108,7 +108,7 @@ def _made_models(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared_programs(_made_models):
-    """Processes that tests start share what XLA has compiled, also with this one where it uses `cache`."""
+    """Processes that tests start share compiled programs, also with this one if it uses `cache`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(_made_models / "xla"))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
@@ -117,9 +117,9 @@ def _shared_programs(_made_models):
 
 @pytest.fixture(scope="module")
 def cache(_made_models):
-    """Directory of made models, and, while a module with whole runs runs, of what XLA has compiled.
+    """Directory of made models, and, during a module of whole runs, of compiled programs.
 
-    The module's runs also share what is traced for their updates.
+    The module's runs also share their traced update steps.
     """
     import jax
 
@@ -137,7 +137,7 @@ def cache(_made_models):
 
 @pytest.fixture(scope="session")
 def data_dir() -> pathlib.Path:
-    """Directory of the real benchmark data; skips the test where it is absent."""
+    """Directory of the real benchmark data; skips the test if it is absent."""
     path = pathlib.Path(os.environ.get("GENENV_DATA") or _ROOT / ".." / "shared" / "data").resolve()
     if not path.is_dir():
         pytest.skip(f"benchmark data not found at {path}; set GENENV_DATA")
@@ -152,7 +152,7 @@ def tiny_model(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture
 def interruptible():
-    """SIGINT is heard, also where the tests run in the background of a script, which ignores it."""
+    """Handles SIGINT even if a script runs the tests in the background, where it is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -160,7 +160,7 @@ def interruptible():
 
 @pytest.fixture
 def bounded():
-    """Fails a test of hostile input that takes 10 s of CPU: these take at most one."""
+    """Fails a test of hostile input that takes 10 s of CPU; one second is normal."""
     start = time.process_time()
     yield
     assert time.process_time() - start < 10

@@ -4,8 +4,8 @@
     python -m tests.fingerprints after.json --against=before.json
 
 Runs every arm and option of the curriculum on the toy benchmark, adapters, a 2×2×2 mesh, two processes,
-and two epochs of the quickstart.  Prints which files of which run differ, and exits with 1 where any does.
-Numbers are those of one machine: compiled code differs between kinds of processor.
+and two epochs of the quickstart.  Prints which files of which run differ, and exits with 1 if any does.
+Compare digests of one machine only: compiled code differs between kinds of processor.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.test_options import OPTIONS
 
 FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
 
-# Names without blanks and commas, of what test_options.py runs and of some runs more.
+# Names without spaces or commas, of the runs of test_options.py and some more.
 TOY = {
     "genenv": {},
     "random": {"simulator.train": False},

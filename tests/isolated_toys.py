@@ -1,4 +1,4 @@
-"""Toy benchmarks that are scored in worker processes, and so are imported where there is no JAX."""
+"""Toy benchmarks that are scored in worker processes, and so are imported without JAX."""
 
 import errno
 import importlib
@@ -11,7 +11,7 @@ from tests.toy import Toy
 
 
 class Hanging(Toy):
-    """A few texts do to the process that reads them what they should not."""
+    """A few texts hang or kill the process that reads them."""
 
     isolated = True
 
@@ -33,7 +33,7 @@ class Hanging(Toy):
 
 
 class Missing(Toy):
-    """Can be opened in the process of the run only."""
+    """Can be opened only in the run's process."""
 
     isolated = True
 
@@ -46,7 +46,7 @@ def _missing():
 
 
 class Talk(Episode):
-    """Two turns, the second of which shows the answer to the first; both must fit."""
+    """Two turns; the second shows the answer to the first, and both must fit."""
 
     def __init__(self, benchmark, task):
         super().__init__(max_turns=2)
@@ -78,7 +78,7 @@ class Talking(Toy):
 
 
 class TalkingHere(Talking):
-    """The same in the process of the run."""
+    """The same, in the run's process."""
 
     isolated = False
 
@@ -93,7 +93,7 @@ TOOLS = "ctypes fcntl gc json mmap os pathlib resource signal socket subprocess 
 
 
 class Escaping(Toy):
-    """Runs an answer, lines of Python; the score's reason is the last one's value, or what stopped it."""
+    """Runs an answer, lines of Python; the score's reason is the last line's value or the error."""
 
     isolated = True
 

@@ -1,4 +1,4 @@
-"""Whole runs of the toy benchmark, in seconds, and what is compared of them."""
+"""Whole runs of the toy benchmark, in seconds, and comparisons of them."""
 
 import contextlib
 import functools
@@ -78,9 +78,9 @@ _make_optimizer = functools.cache(optimizer.make_optimizer)
 
 @contextlib.contextmanager
 def shared_steps():
-    """Within it all runs of this process share their update steps, as they do the sampler's programs.
+    """Inside it, all runs of this process share their update steps, as they do the sampler's programs.
 
-    For equal settings a step is one jitted function.  Most of the time of a short run is its tracing.
+    For equal settings a step is one jitted function, whose tracing takes most of a short run.
     """
     with contextlib.ExitStack() as stack:
         for name, shared in _STEPS.items():
@@ -91,13 +91,13 @@ def shared_steps():
 
 
 def forget_steps():
-    """The next run within `shared_steps` has update steps of its own."""
+    """The next run within `shared_steps` has its own update steps."""
     for shared in _STEPS.values():
         shared.cache_clear()
 
 
 class Compiled:
-    """Programs that each epoch compiles, or has compiled and loads; and the prompt widths it samples."""
+    """Programs that each epoch compiles or loads from the cache, and the prompt widths it samples."""
 
     def __init__(self, patch):
         forget_steps()
@@ -122,7 +122,7 @@ class Compiled:
         patch.setattr(Engine, "__call__", noting)
 
 
-# Of runs of `tests.toy.Talking`.
+# For runs of `tests.toy.Talking`.
 EPISODES = {
     "limits.agent_response": 4,
     "limits.agent_episode": 72,
@@ -132,13 +132,13 @@ EPISODES = {
 
 
 def run(cache, workdir, **overrides):
-    """Runs the toy to its end; the experiment."""
+    """Runs the toy to its end; returns the experiment."""
     experiment = Coevolution(validate(toy_config(cache, overrides)), pathlib.Path(workdir))
     experiment.run()
     return experiment
 
 
-OFTEN = {"checkpoint.minutes": 1e-9}  # one after every batch
+OFTEN = {"checkpoint.minutes": 1e-9}  # after every batch
 
 
 class Killed(BaseException):
@@ -150,7 +150,7 @@ def kill():
 
 
 def struck(cache, workdir, place, how, **settings):
-    """A run to which `how` happens in the batch `place`, (epoch, first task); all batches that it begins."""
+    """Calls `how` in a run's batch `place`, (epoch, first task); returns all batches that it began."""
     play, begun = AgentTrainer._play, []
 
     def striking(self, epoch, start, *rest):
@@ -173,12 +173,12 @@ def params(experiment, player):
 
 
 def same(a, b):
-    """Whether two trees of arrays are equal to the bit."""
+    """Whether two trees of arrays are bitwise equal."""
     return all(np.array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
 def assert_close(a, b, atol):
-    """The players of two experiments have the same parameters but for rounding."""
+    """The players of two experiments have the same parameters up to rounding."""
     for role in ("agent", "simulator"):
         for x, y in zip(*(jax.tree.leaves(params(e, role)) for e in (a, b)), strict=True):
             np.testing.assert_allclose(x, y, atol=atol)

@@ -46,14 +46,14 @@ from tests.transfers import ExplicitTransfers
 
 @pytest.fixture(scope="module")
 def unbroken(cache, tmp_path_factory):
-    """Three epochs in one go, in which everything that goes to or from the devices is sent explicitly."""
+    """Three epochs without interruption, in which every transfer to or from the devices is explicit."""
     guard, (epoch, save) = ExplicitTransfers(), (Coevolution.epoch, Session.save)
 
     def guarded_epoch(self, number):
         with guard.forbidding():
             epoch(self, number)
 
-    def free_save(self):  # Orbax has its own ways
+    def free_save(self):  # Orbax transfers implicitly
         with guard.allowing():
             save(self)
 
@@ -84,7 +84,7 @@ def test_both_players_learn_every_epoch(unbroken):
 
 
 def test_trackers_are_given_what_the_files_say(cache, tmp_path, unbroken, monkeypatch, caplog):
-    """One of them fails.  The run is killed when the second epoch is written, and not saved yet."""
+    """One tracker fails.  The run is killed after the second epoch is written and before it is saved."""
     good, bad = install(monkeypatch, wandb=FakeTracker, trackio=Failing)
     good.on_log = lambda: len(lines(tmp_path))
     monkeypatch.setattr(tracking, "SAMPLES", 3)
@@ -109,7 +109,7 @@ def test_trackers_are_given_what_the_files_say(cache, tmp_path, unbroken, monkey
     assert set(good.ids) == set(bad.ids)
     assert good.config == json.loads((tmp_path / "config.json").read_text())
 
-    assert [number for *_, number in good.logged] == [1, 2, 3, 4]  # after the line, each once
+    assert [number for *_, number in good.logged] == [1, 2, 3, 4]  # each once, after its line
     assert_as_recorded(tmp_path, [row[:3] for row in good.logged], samples=3, sizes={3})
 
 
@@ -163,7 +163,7 @@ def test_the_files_tell_the_whole_story(unbroken):
     ],
 )
 def test_a_run_killed_inside_an_epoch_repeats_it(cache, tmp_path, unbroken, monkeypatch, owner, method, call):
-    """In the second: once its pools are written, or before the other steps."""
+    """Killed in the second epoch: after its pools are written, or before the other steps."""
     original, calls = getattr(owner, method), itertools.count(1)
 
     def killing(self, *args, **kwargs):
@@ -221,12 +221,12 @@ def flip(file, place):
     ],
 )
 def test_two_epochs_and_one_more_equal_three(cache, two, unbroken, caplog, name, damaged):
-    """Also where something is damaged, and timing.jsonl lost: then from the checkpoint before."""
+    """If something is damaged and timing.jsonl lost, the previous checkpoint is used."""
     if damaged:
         (two / "timing.jsonl").unlink()
         damaged(two / name)
     resumed = run(cache, two, epochs=3)
-    said = f"checkpoint 2 cannot be taken, trying the one before: {two}"
+    said = f"checkpoint 2 cannot be restored, trying the one before: {two}"
     assert (said in caplog.text) is bool(damaged)
     assert ("timing.jsonl: lines are missing or damaged" in caplog.text) is bool(damaged)
     experiment, workdir = unbroken
@@ -237,7 +237,7 @@ def test_two_epochs_and_one_more_equal_three(cache, two, unbroken, caplog, name,
 
 
 def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
-    """Other settings, also where config.json is gone; and checkpoints of which none is whole."""
+    """Other settings, even if config.json is missing; and checkpoints that are all damaged."""
     run(cache, tmp_path, epochs=1)
     settings = tmp_path / "config.json"
     whole = settings.read_bytes()
@@ -247,11 +247,11 @@ def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
             ValueError, match=r"config\.agent\.learning_rate = 0\.001, but .* 0\.5: .*another"
         ):
             start(cache, tmp_path, {"agent.learning_rate": 0.5})
-    assert "config.json is missing: the copy in the newest checkpoint takes its" in caplog.text
+    assert "config.json is missing: using the copy in the newest checkpoint" in caplog.text
     assert "config.json is damaged" in caplog.text
     start(cache, tmp_path, {"epochs": 1})
     assert settings.read_bytes() == whole
-    # The same model, kept elsewhere, is the same run.
+    # The same model in another directory is the same run.
     start(shutil.copytree(cache, tmp_path / "moved"), tmp_path, {"epochs": 1})
     settings.write_bytes(whole.replace(b'"learning_rate": 0.001', b'"learning_rate": 0.5'))
     with pytest.raises(ValueError, match=r"learning_rate = 0\.001, but now it is 0\.5"):
@@ -261,7 +261,7 @@ def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
     damage(tmp_path / "checkpoints" / "1")
     with pytest.raises(ValueError, match="none of the checkpoints"):
         start(cache, tmp_path)
-    # Without any, it is another run: the records of this one are not lost.
+    # Without checkpoints a new run begins; the old records are kept.
     records = contents(tmp_path)
     shutil.rmtree(tmp_path / "checkpoints" / "1")
     start(cache, tmp_path)
@@ -281,7 +281,7 @@ def test_an_update_that_diverges_ends_the_run_before_it_is_saved(cache, tmp_path
 
 
 class Barren(Toy):
-    """Nothing that the simulator writes in the first epoch or the third is a task."""
+    """The simulator writes no valid task in the first and third epochs."""
 
     def parse(self, text, seed, task_id, generation):
         if generation != 1:
@@ -291,11 +291,11 @@ class Barren(Toy):
 
 @pytest.mark.parametrize("band", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, band):
-    """Without a valid task, or with none in the band: no update, and lines that say so."""
+    """Without a valid task in the band there is no update, and the metrics say so."""
     monkeypatch.setattr(toy, "Drawing", Barren)
     options = {
         "agent.base_share": 0.0, "agent.replay_share": 0.0, "curriculum.k_min": band,
-        "curriculum.alpha": 0.1,  # no share of four attempts
+        "curriculum.alpha": 0.1,  # not a success rate of four attempts
     }  # fmt: skip
     run(cache, tmp_path / "parts", epochs=1, **options)
     whole = run(cache, tmp_path / "parts", epochs=3, **options)
@@ -319,20 +319,20 @@ def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, band):
 def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):
     start(cache, tmp_path / "before")
     models = shutil.copytree(cache, tmp_path / "models", ignore=lambda *_: ["xla"])
-    left = models / f".toy-0.{socket.gethostname()}.{2**22 + 1}.old"  # of a process that was killed
+    left = models / f".toy-0.{socket.gethostname()}.{2**22 + 1}.old"  # from a killed process
     left.mkdir()
     for file in models.glob("*/model.safetensors"):
         flip(file, -1000)
-    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: .*; remove .*made anew"):
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: .*; remove .*make the model again"):
         start(models, tmp_path / "after")
     assert not left.exists()
     for file in models.glob("*/digests.json"):
         file.write_text("{}")
-    with pytest.raises(ValueError, match=r"is not of those that were written; remove .*made anew"):
+    with pytest.raises(ValueError, match=r"is not one of the files that were written; remove .*again"):
         start(models, tmp_path / "after")
     for file in models.glob("*/digests.json"):
         file.unlink()
-    with pytest.raises(ValueError, match=r"digests\.json'; remove .*made anew"):
+    with pytest.raises(ValueError, match=r"digests\.json'; remove .*make the model again"):
         start(models, tmp_path / "after")
 
 
@@ -344,7 +344,7 @@ def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):
     ],
 )
 def test_a_simulator_that_is_not_trained_is_the_reference(cache, tmp_path, settings):
-    """It takes no memory and is in no checkpoint."""
+    """It takes no memory and is not in checkpoints."""
     frozen = run(cache, tmp_path, epochs=1, **settings)
     own, start = (jax.tree.leaves(x.params) for x in (frozen.simulator, frozen.agent.reference))
     assert all(x is y for x, y in zip(own, start, strict=True))
@@ -355,7 +355,7 @@ def test_a_simulator_that_is_not_trained_is_the_reference(cache, tmp_path, setti
 
 
 def test_a_run_from_python(cache, tmp_path, monkeypatch):
-    """The same call continues; README's example is one."""
+    """The same call continues the run; README's example is such a call."""
     config = toy_config(cache, {"epochs": 1})
     genenv_jax.train(config, tmp_path / "run")
     config.epochs = 2
@@ -370,7 +370,7 @@ def test_a_run_from_python(cache, tmp_path, monkeypatch):
 
 
 def start(cache, workdir, overrides=None):
-    """A run that is made and checked, and not run."""
+    """Makes and checks a run, without running it."""
     return Coevolution(validate(toy_config(cache, overrides)), workdir)
 
 
@@ -382,14 +382,14 @@ def test_no_compilation_in_any_epoch(cache, tmp_path, monkeypatch):
         line["programs/compiled"] + line["programs/loaded"] for line in lines(tmp_path, "timing.jsonl")
     ]
     assert programs[0] > 0 and programs[1:] == [0, 0, 0]
-    # Nor in a run that is continued, once it has begun.
+    # Nor once a continued run has begun.
     forget_steps()
     run(cache, tmp_path, epochs=5)
     assert compiled.programs == [0] * 5
 
 
 class Growing(Toy):
-    """Its prompts have another width in the second epoch."""
+    """Its prompts are wider in the second epoch."""
 
     def agent_messages(self, task):
         (message,) = task.messages
@@ -403,14 +403,14 @@ class Growing(Toy):
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", [{}, {"mesh.data": 2, "mesh.fsdp": 2}])
 def test_a_width_that_first_comes_up_later_is_compiled_already(cache, tmp_path, monkeypatch, mesh):
-    """Or, without compiling ahead, as it comes: this changes when things are compiled and nothing else."""
+    """Without compiling ahead, it is compiled when first needed; nothing else changes."""
     monkeypatch.setattr(toy, "Drawing", Growing)
     compiled = Compiled(monkeypatch)
     rows = {"agent.minibatch_size": 8, "simulator.minibatch_size": 4} if mesh else {}
     settings = {"limits.prompt_buckets": (64,)} | mesh | rows
     run(cache, tmp_path / "ahead", epochs=2, **settings)
-    assert not compiled.widths[1] <= compiled.widths[0]  # or this test shows nothing
-    # With several devices the first checkpoint, at the end of the first epoch, adds Orbax's own.
+    assert not compiled.widths[1] <= compiled.widths[0]  # otherwise nothing is tested
+    # With several devices the first checkpoint, after the first epoch, also compiles Orbax's programs.
     assert compiled.programs[1] == 0
     assert mesh or compiled.programs[0] == 0
     if not mesh:
@@ -422,20 +422,20 @@ def test_a_width_that_first_comes_up_later_is_compiled_already(cache, tmp_path, 
 
 @pytest.mark.slow
 def test_a_second_run_finds_the_compiled_programs_of_the_first(cache, tmp_path):
-    """By default: in the user's cache.  The workdirs are two."""
+    """By default they are in the user's cache.  The workdirs differ."""
     flags = (
         f"--config=tests/run_toy.py:{cache}",
         "--config.epochs=1",
         "--config.compilation_cache=True",
     )
-    # As a user starts it: what is compiled in no time is not kept.
+    # As a user starts it: programs that compile quickly are not cached.
     environment = {"XLA_FLAGS": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    environment |= {"JAX_COMPILATION_CACHE_DIR": ""}  # which the tests' processes share
+    environment |= {"JAX_COMPILATION_CACHE_DIR": ""}  # otherwise the tests' processes share it
     for name in ("first", "second"):
         workdir = f"--workdir={tmp_path / name}"
         done = command("tests.run_toy", "main", *flags, workdir, **environment)
         assert done.returncode == 0, done.stderr
-    # Before training, with what is compiled ahead.
+    # Counted before training, including programs compiled ahead.
     first, second = (lines(tmp_path / name, "timing.jsonl")[0] for name in ("first", "second"))
     assert first["programs/compiled"] > 0
     assert second["programs/loaded"] > max(first["programs/loaded"], 0.5 * first["programs/compiled"])
@@ -451,7 +451,7 @@ def test_where_the_time_goes(unbroken):
     phases |= {"evaluate (sampled)", "evaluate (greedy)", "host", "total"}
     for line in epochs:
         seconds = {k.split("/")[1]: v for k, v in line.items() if k.startswith("seconds/")}
-        # The checkpoint is the one of the epoch before.
+        # The time is that of the previous epoch's checkpoint.
         assert seconds.keys() == phases | ({"checkpoint"} if line["step"] > 1 else set())
         assert min(seconds.values()) >= 0
         total = seconds.pop("total")
@@ -470,7 +470,7 @@ def test_where_the_time_goes(unbroken):
 def test_the_order_in_which_completions_finish_changes_no_byte(
     cache, tmp_path, unbroken, monkeypatch, workers
 ):
-    """In a thread or in worker processes, with completions handed over in another order each time."""
+    """Scored in a thread or in worker processes, with completions handed over in random order."""
     sample, rng = Engine.__call__, random.Random(workers)
 
     def shuffled(engine, params, prompts, key, *arguments, on_completion, **options):
@@ -487,7 +487,7 @@ def test_the_order_in_which_completions_finish_changes_no_byte(
 
 @pytest.mark.slow
 def test_texts_that_hang_or_kill_their_reader_are_counted(cache, tmp_path, monkeypatch):
-    """And the run goes on; they are invalid answers and rejected tasks."""
+    """They are invalid answers and rejected tasks; the run continues."""
     monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.isolated_toys", "Hanging"))
     settings = {"scoring.workers": 2, "scoring.timeout": 0.3}
     experiment = run(cache, tmp_path, epochs=1, **settings)
@@ -540,7 +540,7 @@ def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path, unbroken, sizes):
 
 
 def test_exported_players_have_cards(unbroken, tmp_path):
-    """Whose scores are the run's, and which tell nothing of the machine."""
+    """The cards have the run's scores and say nothing about the machine."""
     experiment, workdir = unbroken
     card = ModelCard(experiment.cards("agent")["card"])
     last = lines(workdir)[-1]
@@ -585,8 +585,8 @@ def test_rows_that_the_mesh_does_not_divide_are_named(cache, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("offload", ["player", "phase"])
 def test_weights_that_wait_in_host_memory_change_nothing(cache, tmp_path, unbroken, offload):
-    """Interrupted on the way, so that what is saved and restored lies in host memory too."""
-    # Begun without: where weights wait may change when a run is continued.
+    """Interrupted, so that trees in host memory are also saved and restored."""
+    # Begun without offloading, which may change when a run continues.
     run(cache, tmp_path, epochs=1)
     run(cache, tmp_path, epochs=2, **{"memory.offload": offload})
     resumed = run(cache, tmp_path, epochs=3, **{"memory.offload": offload})
@@ -607,7 +607,7 @@ MESH = {"mesh.fsdp": 2, "mesh.tensor": 2, "memory.offload": "phase"}
 
 @pytest.mark.parametrize("extra", [{}, pytest.param(MESH, marks=pytest.mark.slow)])
 def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
-    """The base stays, both adapters learn, an interrupted run repeats itself, and the exports fit."""
+    """The base stays, both adapters learn, an interrupted run gives the same bytes, and the exports fit."""
     overrides = LORA | extra | {"memory.moments": "bfloat16", "export": True}
     whole = run(cache, tmp_path / "whole", epochs=2, **overrides)
     run(cache, tmp_path / "parts", epochs=1, **overrides)
@@ -624,7 +624,7 @@ def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
     for player in ("agent", "simulator"):
         assert same(params(whole, player), params(resumed, player))
         trained = params(whole, player)
-        assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(trained))  # B too has moved
+        assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(trained))  # B has moved too
         folder = tmp_path / "whole" / f"{player}_adapter"
         assert adapters.read_config(folder) == config.lora
         assert same(adapters.load(folder, config), trained)

@@ -42,7 +42,7 @@ from tests.runs import lines
                 "there is no group 'arms'",
                 "--device_memory=24": "--device_memory=24: expected .* --dry_run",
                 "--dry_run --device_memory=nan": "--device_memory=nan: expected a device's GiB",
-                "--dry_run --device_memory=0.001": "too large: a device has 1.0 MiB; take more devices",
+                "--dry_run --device_memory=0.001": "too large: a device has 1.0 MiB; use more devices",
                 "extra": "unexpected argument 'extra'",
                 "--config.model.path=/no/model --config.model.make.vocab_size=0": "/no/model",
             }.items()
@@ -59,13 +59,13 @@ from tests.runs import lines
         ("evaluate", [QUICK, "--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         ("evaluate", [QUICK, "--endpoint=http://h/v1", "--model=x"], "expected one of them"),
         ("evaluate", [QUICK, "--run=runs/a", "--model=x"], "--model and --run are both given: expected"),
-        ("evaluate", [QUICK, "--run=/no/run"], "--run=/no/run: expected a finished run, there is no agent"),
-        ("evaluate", [QUICK, "--endpoint_budget=9"], "endpoint_budget=9: .*--endpoint beside it"),
+        ("evaluate", [QUICK, "--run=/no/run"], "--run=/no/run: expected a finished run, but it has no agent"),
+        ("evaluate", [QUICK, "--endpoint_budget=9"], "endpoint_budget=9: .*--endpoint with it"),
         ("evaluate", [QUICK, "--config.evaluation.sampled=-1"], "sampled = -1: expected between 0"),
         (
-            "evaluate",  # before the data is loaded, which this benchmark has not
+            "evaluate",  # before the data is loaded, which this benchmark lacks
             ["--config=configs/bfcl.py", "--endpoint=http://127.0.0.1:9/v1", "--endpoint_model=m"],
-            "^error: http://127.0.0.1:9/v1: no server can be reached there",
+            "^error: http://127.0.0.1:9/v1: the server cannot be reached",
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_place_that_cannot_be_written_is_named_before_any_work(tmp_path, monke
 
 @pytest.mark.parametrize("module", ["main", "evaluate"])
 def test_a_workdir_has_one_owner(tmp_path, module):
-    """And is a directory.  It is looked at before anything is read or made."""
+    """And must be a directory.  Both are checked before anything is read or made."""
     with owned(tmp_path / "run.lock", "it"):
         result = call(module, QUICK, f"--workdir={tmp_path}")
     assert result.returncode == 2
@@ -157,15 +157,15 @@ def test_a_workdir_has_one_owner(tmp_path, module):
 @pytest.mark.parametrize(
     ("command", "name", "what"),
     [
-        ("main", "SIGTERM", "goes on from there"),
-        ("main", "SIGINT", "goes on from there"),
-        ("evaluate", "SIGTERM", "starts anew"),
-        ("evaluate --endpoint=http://127.0.0.1:9/v1", "SIGTERM", "goes on from there"),
-        ("evaluate --role=simulator", "SIGTERM", "starts anew"),
+        ("main", "SIGTERM", "continues from there"),
+        ("main", "SIGINT", "continues from there"),
+        ("evaluate", "SIGTERM", "starts over"),
+        ("evaluate --endpoint=http://127.0.0.1:9/v1", "SIGTERM", "continues from there"),
+        ("evaluate --role=simulator", "SIGTERM", "starts over"),
     ],
 )
 def test_a_signal_before_the_work_is_one_line(tmp_path, monkeypatch, command, name, what, interruptible):
-    """It says whether anything is kept; the directory is held meanwhile, and left as it was."""
+    """It says whether anything is kept; the directory is locked meanwhile and left as it was."""
 
     def interrupted(*_, **__):
         assert (tmp_path / "run.lock").exists()
@@ -205,7 +205,7 @@ def test_a_disk_that_is_full_is_one_line(tmp_path, monkeypatch):
     ],
 )
 def test_what_may_pass_has_its_own_exit_code_in_mid_run(tmp_path, monkeypatch, error, code):
-    """launch/jobset.yaml starts the run again but for 2."""
+    """launch/jobset.yaml restarts the run on every code but 2."""
 
     class Fails:
         def __init__(self, *_):
@@ -241,7 +241,7 @@ def test_what_a_command_requires_is_named(module, flags, message):
 
 
 def test_all_commands_have_one_name(tmp_path, monkeypatch):
-    """`genenv` lists them, and runs each as its module is run."""
+    """`genenv` lists them and runs each like its module."""
     listed = call("__main__")
     assert listed.returncode == 0 and call("__main__", "--help").stdout == listed.stdout
     for name, (module, _) in COMMANDS.items():
@@ -258,7 +258,7 @@ def test_all_commands_have_one_name(tmp_path, monkeypatch):
         patch.setattr("genenv_jax.commands._NEEDED", ("absl", "no_such_package"))
         bare = call("__main__", "train", QUICK)
     assert bare.returncode == 2 and len(bare.stderr.splitlines()) == 1
-    assert "is not installed in" in bare.stderr and "pip install -e ." in bare.stderr
+    assert "are not installed in" in bare.stderr and "pip install -e ." in bare.stderr
     wrong = call("__main__", "trian")
     assert wrong.returncode == 2
     assert wrong.stderr == "error: 'trian' is not a command; did you mean train?\n"
@@ -293,7 +293,7 @@ def test_what_a_configuration_changes_is_shown():
     assert not any("curriculum.alpha" in line for line in shown)  # the paper's
 
 
-# The default run, cut down.
+# The default run, shortened.
 SHORT = [
     QUICK,
     "--config.model.make.num_layers=1",
@@ -306,7 +306,7 @@ SHORT = [
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """One epoch of it."""
+    """One epoch of it, finished."""
     directory = tmp_path_factory.mktemp("finished")
     result = command(
         "main",
@@ -338,7 +338,7 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
     made, kept = (load_file(path / "model.safetensors") for path in (tmp_path / "base", cached))
     assert made.keys() == kept.keys()
     for weight in made:
-        # This process has eight devices, that one had one: sums are divided among other threads.
+        # This process has eight devices, the other had one, so sums are split differently.
         np.testing.assert_allclose(made[weight], kept[weight], atol=1e-4)
 
 
@@ -346,14 +346,14 @@ def test_evaluate_asks_a_server(tmp_path):
     config = [QUICK, "--config.evaluation.max_tasks=6", "--config.evaluation.sampled=2"]
     config += ["--endpoint_model=m", f"--workdir={tmp_path}"]
     with serve(lambda request: f"{request['seed'] + 10}") as (url, requests):
-        # One budget for both ways of answering; what it has bought is kept.
+        # Both modes share one budget; the answers that it paid for are kept.
         limited = [f"--endpoint={url}", "--endpoint_budget=125", "--endpoint_concurrency=1"]
         result = call("evaluate", *config, *limited)
         assert result.returncode == 2 and len(requests) == 13
         assert "130 tokens are spent, the limit is 125" in result.stderr.splitlines()[-1]
         result = call("evaluate", *config, f"--endpoint={url}")
         assert result.returncode == 0, result.stderr
-        assert len(requests) == 18  # two samples and a greedy answer each
+        assert len(requests) == 18  # two sampled and a greedy answer each
         assert sorted({request["temperature"] for request in requests}) == [0.0, 1.0]
         again = call("evaluate", *config, f"--endpoint={url}")
         assert again.stdout == result.stdout and len(requests) == 18
@@ -371,7 +371,7 @@ def test_evaluate_asks_a_server(tmp_path):
         and [v["samples"] for v in verdicts] == [2] * 6 + [1] * 6
     )
     first = lines(tmp_path, "predictions.jsonl")[0]
-    tools, *said = first["prompt"]  # the tools travel beside the messages
+    tools, *said = first["prompt"]  # tools are sent beside the messages
     sent = [(request["messages"], request["tools"]) for request in requests]
     assert (said, json.loads(tools["content"])) in sent
     assert first["prompt"][-1]["content"] == first["request"]
@@ -390,7 +390,7 @@ def test_evaluate_scores_an_exported_player(finished, tmp_path):
     said = [line.split()[0] for line in result.stderr.splitlines()]
     assert said.index("compile") < said.index("evaluate")
     predictions = lines(tmp_path, "predictions.jsonl")
-    assert len(predictions) % 5 == 0  # four samples and one greedy answer a task
+    assert len(predictions) % 5 == 0  # four sampled answers and a greedy one per task
     assert all(p["prompt_tokens"] > 0 for p in predictions)
 
 
@@ -398,7 +398,7 @@ def test_evaluate_scores_an_exported_player(finished, tmp_path):
     "page", ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
 )
 def test_the_files_of_a_page_and_its_commands_exist(page):
-    """Links, targets of make, and modules; commands in blocks are run in tests/documented."""
+    """Links, make targets and modules; tests/documented runs commands in code blocks."""
     text, folder = (ROOT / page).read_text(), (ROOT / page).parent
     for path in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
         assert re.match(r"https?:", path) or (folder / path).exists(), path

@@ -1,4 +1,4 @@
-"""Settings are refused with the key and what was expected."""
+"""Errors name the setting's key and what was expected."""
 
 import re
 
@@ -12,7 +12,7 @@ from tests.commands import ROOT, load
 
 
 def valid():
-    """The defaults with the two settings that have none."""
+    """The defaults, with the two settings that have no default."""
     config = default_config()
     config.benchmark.name = "dial"
     config.model.path = "some/model"
@@ -20,7 +20,7 @@ def valid():
 
 
 def changed(key, *value):
-    """A valid configuration with one key set, whatever the type of the value, or without it."""
+    """A valid configuration with one key set to a value of any type, or removed."""
     settings = valid().to_dict()
     *groups, name = key.split(".")
     part = settings
@@ -53,7 +53,7 @@ def test_the_papers_settings():
 
 
 def test_no_setting_hides_behind_a_method_of_its_group():
-    """`config.group.update` would be ConfigDict's own method, whatever the setting says."""
+    """A setting `config.group.update`, for example, would be ConfigDict's own method."""
 
     def check(group):
         for key, value in group.items():
@@ -65,7 +65,7 @@ def test_no_setting_hides_behind_a_method_of_its_group():
 
 
 def test_every_file_in_configs_is_valid():
-    # Those of several runs are in tests/experiment/test_arms.py.
+    # Suites are tested in tests/experiment/test_arms.py.
     files = sorted(f for f in (ROOT / "configs").glob("*.py") if f.name != "recipes.py")
     assert files
     for file in files:
@@ -94,7 +94,7 @@ def test_an_unknown_argument_is_refused(name):
     ["api_bank", "bfcl", "alfworld", "bamboogle", "travelplanner", "dial", "dial_turns"],
 )
 def test_the_recipes_of_small_models(model, name, size):
-    """Each is valid, knows its benchmark's options, and starts from weights by a warm start."""
+    """Each is valid, has options that its benchmark knows, and warm-starts a given model."""
     config = load(f"configs/{model}.py").get_config(name + size)
     checked = validate(config)
     options = dict(checked.benchmark)
@@ -104,7 +104,7 @@ def test_the_recipes_of_small_models(model, name, size):
     assert (checked.model.dtype == "float32") == bool(size)
 
 
-# Characters a token of the longest prompts, agent's and simulator's, by SmolLM2's tokenizer.
+# Characters per token of the agent's and the simulator's longest prompts, with SmolLM2's tokenizer.
 _CHARACTERS = {
     "api_bank": (3.28, 3.76),
     "bfcl": (3.97, 3.78),
@@ -120,7 +120,7 @@ def test_prompts_fit_the_recipes_of_small_models(monkeypatch, data_dir, name):
     monkeypatch.setenv("GENENV_DATA", str(data_dir))
     config = validate(load("configs/smollm2.py").get_config(name))
     options = dict(config.benchmark)
-    benchmark = make_benchmark(options.pop("name"), **options)  # SmolLM2's template takes no tools
+    benchmark = make_benchmark(options.pop("name"), **options)  # SmolLM2's template lacks tools
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     prompts = (
         map(benchmark.agent_messages, [*seeds, *held_out]),
@@ -172,9 +172,9 @@ def test_a_missing_key(key):
         ({"url": "http://host:port/v1"}, "expected a base URL such as"),
         ({"url": "http://host/v1?key=s3"}, "expected a base URL such as"),
         ({"url": "http://ho st/v1"}, "expected a base URL such as"),
-        ({"url": "http://user:s3@host/v1"}, "and no key in it"),
-        ({"url": "http://user:s3"}, "and no key in it"),
-        ({"url": "//user:s3@host"}, "and no key in it"),
+        ({"url": "http://user:s3@host/v1"}, "without a key"),
+        ({"url": "http://user:s3"}, "without a key"),
+        ({"url": "//user:s3@host"}, "without a key"),
         ({"model": ""}, "expected both, or neither"),
         ({"max_tokens": 0}, "tasks.teacher.max_tokens = 0: expected at least 1"),
         ({"per_seed": 2.0}, "tasks.teacher.per_seed = 2.0: expected one of them"),
@@ -238,7 +238,7 @@ _SIZES = (
     ],
 )
 def test_a_value_that_cannot_be(key, value, expected):
-    """Another type, out of bounds, none of the choices, or a size that nobody can mean."""
+    """A wrong type, out of bounds, none of the choices, or an absurd size."""
     message = refusal(changed(key, value))
     assert message.startswith(f"config.{key} = {value!r}: expected {expected}")
 
@@ -271,7 +271,7 @@ def test_the_checked_configuration_says_what_was_given():
 def test_what_a_file_changes():
     config = valid()
     config.agent.group_size, config.benchmark.positions = 4, 5
-    config.benchmark.max_depth = 6  # as the benchmark has it
+    config.benchmark.max_depth = 6  # the benchmark's default
     assert changes(config) == {
         "agent.group_size": (4, 8),
         "benchmark.name": ("dial", ""),

@@ -1,4 +1,4 @@
-"""configs/NAME.py without a checkout, and what is in a wheel."""
+"""configs/NAME.py without a checkout, and the contents of a wheel."""
 
 import os
 import re
@@ -17,7 +17,7 @@ FILES = sorted(file.relative_to(ROOT) for file in (ROOT / "configs").rglob("*.py
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """An installed package with one configuration; the working directory is another one."""
+    """An installed package with one configuration; the working directory is elsewhere."""
     package = tmp_path / "library" / "genenv_jax"
     (package / "configs").mkdir(parents=True)
     (package / "configs" / "small.py").touch()
@@ -30,7 +30,7 @@ def package(tmp_path, monkeypatch):
 def test_a_file_of_the_package_is_found_and_said(package, tmp_path, capsys):
     file = package / "configs" / "small.py"
     assert cli.find_config("configs/small.py:lora") == f"{file}:lora"
-    assert capsys.readouterr().err == f"config: there is no configs/small.py here; taking {file}\n"
+    assert capsys.readouterr().err == f"config: there is no configs/small.py here; using {file}\n"
     (tmp_path / "work" / "configs").mkdir()  # the working directory comes first
     (tmp_path / "work" / "configs" / "small.py").touch()
     assert cli.find_config("configs/small.py") == "configs/small.py"
@@ -39,7 +39,7 @@ def test_a_file_of_the_package_is_found_and_said(package, tmp_path, capsys):
 
 @pytest.mark.parametrize("path", ["configs/none.py", "small.py", "/configs/small.py", "configs", ""])
 def test_other_paths_stay_as_they_are(package, path, capsys):
-    (package.parent / "configs").mkdir()  # somebody else's: the package has its own
+    (package.parent / "configs").mkdir()  # not the package's, which are inside it
     (package.parent / "configs" / "none.py").touch()
     assert cli.find_config(path) == path and capsys.readouterr().err == ""
 
@@ -60,12 +60,12 @@ def test_both_forms_of_the_flag(package):
         ("small", "did you mean configs/small.py?"),
         ("smal.py:lora", "did you mean configs/small.py?"),
         ("mini", "did you mean mine.py?"),
-        ("other", "in configs/ are small.py"),
-        ("deep/other.py", "in deep/ are some.py"),
+        ("other", "configs/ has small.py"),
+        ("deep/other.py", "deep/ has some.py"),
     ],
 )
 def test_a_file_that_is_not_there(package, tmp_path, given, said):
-    """What is meant may lie beside it, or be one of the package's."""
+    """The file meant may lie nearby, or be one of the package's."""
     (tmp_path / "work" / "deep").mkdir()
     for name in ("mine.py", "deep/some.py"):
         (tmp_path / "work" / name).touch()

@@ -18,7 +18,7 @@ def test_the_settings_page_is_what_the_code_says():
 
 
 def test_code_fits_the_page():
-    """A page of the site holds 108 characters, README.md on GitHub 98; a record of a data set is one line."""
+    """A line of the site holds 108 characters, README.md on GitHub 98; a data set's record is one line."""
     for block in blocks():
         if block.page.endswith(".md") and block.language != "json":
             most = 98 if block.page == "README.md" else 108
@@ -29,7 +29,7 @@ def test_code_fits_the_page():
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("material"), reason="mkdocs-material is not installed")
 def test_the_site_is_built(tmp_path):
-    """Strictly: a page that is in no menu, or a link or an anchor that leads nowhere, fails."""
+    """Strictly: a page that is in no menu, or a broken link or anchor, fails."""
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", tmp_path / "site"],
         cwd=ROOT,
@@ -43,7 +43,7 @@ def test_the_site_is_built(tmp_path):
     pages = {str(path.relative_to(docs).with_suffix("")) for path in docs.rglob("*.md")}
     for page in pages:
         html = (tmp_path / "site" / page / "index.html").read_text(encoding="utf-8")
-        # Nothing is loaded from elsewhere, and no link leaves the site for a file of the checkout.
+        # Nothing is loaded from other sites, and no link leads to a file of the checkout.
         assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"https?://", html), page
         assert "configs/" not in "".join(re.findall(r'href="([^"#]*)"', html)), page
     first = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")

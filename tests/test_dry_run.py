@@ -1,4 +1,4 @@
-"""What a run says of itself before it begins, when it ends, and by --dry_run."""
+"""What a run says about itself before it begins, when it ends, and with --dry_run."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ def checked(cache, **overrides):
 
 
 def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
-    """Tasks, rollouts, evaluations, steps and tokens are the most there can be."""
+    """The numbers of tasks, rollouts, evaluations, steps and tokens are upper bounds."""
     config = checked(cache, **{"evaluation.every": 2, "epochs": 3, "simulator.updates_per_epoch": 2})
     said = dry_run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -42,14 +42,14 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     assert 0 < state < both and both == pytest.approx(state + cache, abs=0.11)
     assert "of weights and moments + " in said["memory"] and "on each device" in said["memory"]
     again = overview(config, Coevolution(config, tmp_path / "run"))
-    assert again["run"] == "finished after epoch 3; with a larger config.epochs it goes on"
+    assert again["run"] == "finished after epoch 3; with a larger config.epochs it continues"
     written = outcome(config, tmp_path / "run")
     for name in written["holds"].split(", "):
         assert (tmp_path / "run" / name).exists(), name
 
 
 def test_log_probs_that_are_computed_again_are_among_the_tokens(cache):
-    """As the trainers count them."""
+    """The trainers count them too."""
     most, groups = {}, {"agent.group_size": 256, "simulator.variations": 64}
     for dtype in ("float32", "bfloat16"):
         said = dry_run(checked(cache, **{"model.dtype": dtype}, **groups), None)["tokens"]
@@ -62,9 +62,9 @@ def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir_and_says_how_
     Coevolution(config, tmp_path / "run").run()
     before = sorted(tmp_path.rglob("*"))
     said = dry_run(config, tmp_path / "run")["run"]
-    assert said == "finished after epoch 2; with a larger config.epochs it goes on"
+    assert said == "finished after epoch 2; with a larger config.epochs it continues"
     longer = checked(cache, epochs=3)
-    assert dry_run(longer, tmp_path / "run")["run"].endswith("; goes on after epoch 2")
+    assert dry_run(longer, tmp_path / "run")["run"].endswith("; continues after epoch 2")
     with pytest.raises(ValueError, match=r"config\.curriculum\.alpha"):
         dry_run(checked(cache, **{"curriculum.alpha": 0.4}), tmp_path / "run")
     assert sorted(tmp_path.rglob("*")) == before
@@ -82,7 +82,7 @@ def test_a_dry_run_refuses_what_the_run_would(cache, tmp_path):
 
 @pytest.fixture
 def large(tmp_path):
-    """A model directory without weights, and its number of parameters, but for norms and biases."""
+    """A model directory without weights, and its number of parameters, norms and biases excluded."""
     model = write_model(tmp_path / "model", vocab_size=320)
     (model / "model.safetensors").unlink()
     config = json.loads((model / "config.json").read_text())
@@ -96,7 +96,7 @@ def large(tmp_path):
     [("none", True, 7), ("none", False, 4), ("player", True, 4), ("phase", True, 3)],
 )
 def test_no_weights_are_needed(cache, large, offload, train, trees):
-    """trees: of the parameters, two moments of each player and the reference, what an update holds."""
+    """trees: how many trees of the parameters' size an update holds, moments and reference included."""
     model, count = large
     options = {"model.path": str(model), "model.make.vocab_size": 0, "warm_start.steps": 30}
     options |= {"memory.offload": offload, "simulator.train": train}
@@ -111,7 +111,7 @@ def test_no_weights_are_needed(cache, large, offload, train, trees):
 
 
 def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_model, monkeypatch):
-    """A dry run, which may be made elsewhere, only says so."""
+    """A dry run, which may be for another machine, only says so."""
     config = checked(cache)
     wide = dataclasses.replace(config.model.make, hidden_size=2**14, intermediate_size=2**16)
     wide = dataclasses.replace(config.model, make=wide)
@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_mo
     with pytest.raises(ValueError, match=r"config\.model\.make describes: .* GiB .* has 1\.0 GiB"):
         dry_run(dataclasses.replace(config, model=wide), None)
     said = dry_run(many, None)
-    assert said["too large"].startswith("a device has 1.0 GiB; take more devices")
+    assert said["too large"].startswith("a device has 1.0 GiB; use more devices")
     with pytest.raises(ValueError, match="key-value cache: .* GiB on each device, which has 1"):
         Coevolution(many, tmp_path / "run")
     monkeypatch.setattr(platform, "device_memory", lambda: 2**10)
@@ -137,12 +137,12 @@ def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_mo
     [(21, {"memory.moments": "bfloat16"}), (6, {"lora.rank": 32})],
 )
 def test_settings_that_fit_are_named(cache, large, bytes_a_parameter, named):
-    """In float32 all weights and moments take 28 bytes a parameter, 20 with bfloat16 moments, 8 in an update
-    with nothing else on the devices, and 4 and little more with adapters."""
+    """In float32 all weights and moments take 28 bytes per parameter, 20 with bfloat16 moments, 8 in an
+    update with nothing else on the devices, and little more than 4 with adapters."""
     model, count = large
     options = {"model.path": str(model), "model.make.vocab_size": 0}
     memory = bytes_a_parameter * count
     said = dry_run(checked(cache, **options), None, memory)["too large"]
     flags = " ".join(f"--config.{key}={value}" for key, value in named.items())
-    assert f"; with {flags} it is " in said
+    assert f"; with {flags} the run needs " in said
     assert "too large" not in dry_run(checked(cache, **options, **named), None, memory)

@@ -46,7 +46,7 @@ def test_it_trains_on_whole_episodes(trained):
     last = metrics[-1]
     assert 1 < last["agent/turns_mean"] <= TURNS
     assert 0 < last["agent/grad_norm"] < np.inf
-    # The sampler's log-probs are the trainer's: observations are masked in both.
+    # The sampler's log-probs equal the trainer's: both mask observations.
     assert last["agent/sampler_trainer_logp_gap"] < 1e-4
     assert "eval/test/greedy/accuracy" in last
     traces = lines(workdir, "d_train.jsonl")
@@ -58,7 +58,7 @@ def test_it_trains_on_whole_episodes(trained):
 
 
 def test_a_buffer_is_the_template_of_the_transcript(trained):
-    """Where the sampled tokens are those that their text has; and its log-probs are teacher forcing's."""
+    """If the text's tokens are those sampled; its log-probs equal those of teacher forcing."""
     experiment, _ = trained
     agent, tasks = experiment.agent, experiment.benchmark.tasks("seed")[:6]
     attempts, rollouts = play(experiment, tasks)
@@ -88,7 +88,7 @@ def test_a_buffer_is_the_template_of_the_transcript(trained):
 
 
 def test_an_observation_is_not_learnt(trained):
-    """A gradient step does not depend on what the mask leaves out, and does on what it does not."""
+    """A gradient step depends on the unmasked tokens and not on the masked ones."""
     experiment, _ = trained
     _, rollouts = play(experiment, experiment.benchmark.tasks("seed")[:4])
     trainer, agent = experiment.agent_trainer, experiment.agent
@@ -178,7 +178,7 @@ def test_settings_are_checked(cache, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bytes(cache, tmp_path, trained):
-    """Struck at the tenth answer after the first epoch's end."""
+    """Killed at the tenth answer after the first epoch."""
     answer, answered = Conversations.answer, []
 
     def stop(self, *rest):

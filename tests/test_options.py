@@ -27,7 +27,7 @@ from tests.runs import (
     toy_config,
 )
 
-# Beyond `epochs`, each of these exercises an option, or several that meet nowhere.
+# Besides `epochs`, each of these exercises an option, or several that do not interact.
 OPTIONS = {
     "policy gradient": {"simulator.method": "grpo", "agent.update_epochs": 2},
     "hindsight": {
@@ -75,7 +75,7 @@ OPTIONS = {
     "name", [n if n == "hindsight" else pytest.param(n, marks=pytest.mark.slow) for n in OPTIONS]
 )
 def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, monkeypatch, name):
-    """Killed in the second batches of both epochs, and in the first after an epoch's checkpoint."""
+    """Killed in the second batch of both epochs, and in the first batch after an epoch's checkpoint."""
     if name == "episodes":
         monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.toy", "Talking"))
     settings = {"epochs": 2} | OPTIONS[name]
@@ -84,7 +84,7 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, monkeypatch, 
     for place in ((0, batch), (1, 0), (1, batch)):
         begun = struck(cache, tmp_path / "parts", place, kill, **settings, **OFTEN)
         assert begun[-1] == place or name.startswith("a limit")
-    parts = run(cache, tmp_path / "parts", **settings)  # which writes none itself
+    parts = run(cache, tmp_path / "parts", **settings)  # writes no mid-epoch checkpoints
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
     for role in ("agent", "simulator"):
         assert same(*(getattr(e, role).state for e in (whole, parts)))
@@ -92,7 +92,7 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, monkeypatch, 
     assert all(np.isfinite(value) for value in last.values() if value is not None)
     assert last["generated/distinct_signatures"] >= 1 and last["generated/difficulty_sd"] >= 0
     fresh = settings.get("tasks.source", "simulator") == "simulator"
-    # Which of the two updates ran shows in its metrics.
+    # The metrics show which update ran.
     policy_gradient = settings.get("simulator.method") == "grpo"
     assert ("simulator/clip_share" in last) is policy_gradient
     assert ("simulator/update_kl" in last) is (fresh and not policy_gradient)
@@ -104,7 +104,7 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, monkeypatch, 
 
 
 def test_both_players_have_the_configured_optimiser(cache, tmp_path):
-    """Step by step under a constant gradient: the learning rate, and one less b2 in the second moment."""
+    """Step by step under a constant gradient: the learning rate, and 1 − b2 in the second moment."""
     options = {"optimizer.warmup_steps": 2, "optimizer.decay_steps": 4, "optimizer.b2": 0.75}
     options |= {
         "optimizer.weight_decay": 0.0,
@@ -126,7 +126,7 @@ def test_both_players_have_the_configured_optimiser(cache, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", [{}, {"mesh.data": 2, "mesh.fsdp": 2}])
 def test_log_probs_of_the_trainer_are_the_samplers_but_for_rounding(cache, tmp_path, monkeypatch, mesh):
-    """In float32, where both start from the same ones: the same run, and nothing compiled in it."""
+    """In float32, from equal parameters: the same run, with nothing compiled in it."""
     if mesh:
         mesh = mesh | {"agent.minibatch_size": 4, "simulator.minibatch_size": 4}
     runs = [run(cache, tmp_path / "sampler", epochs=2, **mesh)]
@@ -143,7 +143,7 @@ def test_log_probs_of_the_trainer_are_the_samplers_but_for_rounding(cache, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["rwr", "grpo"])
 def test_narrow_batches_learn_the_same(cache, tmp_path, method):
-    """Completions without their padding: the same run but for rounding, compiled ahead for all widths."""
+    """With less padding of completions: the same run up to rounding, compiled ahead for all widths."""
     options = {"simulator.method": method, "simulator.variations": 2, "agent.groups": "informative"}
     wide = run(cache, tmp_path / "wide", epochs=1, **options)
     narrow = run(cache, tmp_path / "narrow", epochs=1, **options, **{"limits.response_buckets": (3, 12)})
@@ -166,7 +166,7 @@ def test_mixture_has_texts_of_both_writers(cache, tmp_path):
         start = simulator.start_logprobs(mixed, rows)
         first = simulator.reference_logprobs(mixed, rows)
     assert mixed.tokens.shape == initial.tokens.shape and simulator.config.num_from_initial == n // 2
-    # Log-probs are those of whoever wrote a text, and of the simulator as it is at the update's start.
+    # Log-probs under a text's own writer, and under the simulator at the update's start.
     assert np.allclose(mixed.logprobs[:, : n // 2], start[:, : n // 2], atol=1e-4)
     assert np.allclose(mixed.logprobs[:, n // 2 :], first[:, n // 2 :], atol=1e-4)
     assert not np.allclose(start, first, atol=1e-2)
@@ -188,7 +188,7 @@ def test_all_rollouts_are_counted(cache, tmp_path):
 
 
 def test_an_epochs_last_round_alone_trains_the_agent(cache, tmp_path, monkeypatch):
-    """All of them write fresh tasks, attempt them and train the simulator, and their rollouts count."""
+    """All rounds write fresh tasks, attempt them and train the simulator, and their rollouts count."""
     steps, update, attempt = [], Coevolution.round, AgentTrainer.update
 
     def noting(experiment, number, before):
@@ -219,7 +219,7 @@ def test_an_epochs_last_round_alone_trains_the_agent(cache, tmp_path, monkeypatc
     assert all(task["id"] == (task["task"] or task)["id"] for task in tasks)
     of_rounds = [sum(task["attempts"] > 0 for task in tasks[16 * i : 16 * i + 16]) for i in range(6)]
     assert of_rounds[:2] == [first, second] and min(of_rounds) > 0
-    # Only what the agent was trained on is in D_train; what the simulator learnt from is in D_env.
+    # D_train has only what the agent was trained on; D_env has what the simulator learnt from.
     trained = {task["id"] for task in tasks[32:48] + tasks[80:]}
     fresh = {line["task_id"] for line in lines(tmp_path, "d_train.jsonl") if line["origin"] == "generated"}
     assert fresh and fresh <= trained
@@ -238,9 +238,9 @@ def test_an_epochs_last_round_alone_trains_the_agent(cache, tmp_path, monkeypatc
     ],
 )
 def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture, rounds):
-    """Those of every program that was run: once where texts are sampled or scored, three times in a step.
+    """Tokens of every program run count: once if sampled or scored, three times in a training step.
 
-    A simulator's step by regression also measures its KL.  Padding does not count, nor do held-out tasks.
+    A regression step of the simulator also measures the KL.  Padding and held-out tasks do not count.
     """
     given = []
 

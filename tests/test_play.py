@@ -9,7 +9,7 @@ from tests.runs import toy_config
 
 
 def typing(lines):
-    """What asks for a line, until there are no more."""
+    """Stands in for `input` until the lines end."""
     lines = iter(lines)
 
     def ask(prompt):
@@ -21,7 +21,7 @@ def typing(lines):
 
 
 def session(cache, *typed):
-    """What is shown for each of the lines, and before them."""
+    """What is shown before the lines and for each."""
     shown, line = [[]], typing(typed)
 
     def ask(prompt):
@@ -35,7 +35,7 @@ def session(cache, *typed):
 
 
 def test_a_session(cache):
-    """Commands, a task that is typed, its copy, and what is no task."""
+    """Commands, a typed task, its copy, and text that is no task."""
     first = session(cache)[0]
     example = first.splitlines()[-1]
     assert "/write" in first and "as the simulator should write a task" in first
@@ -73,13 +73,13 @@ def test_a_session(cache):
     (_, copy, _, nonsense, _, unread, dance, empty, asked, *_, lines, _, nothing, quitted) = typed
     assert copy.startswith("rejected: duplicate")  # of a seed
     assert "\\u001b[2J nonsense" in nonsense and "\x1b" not in nonsense
-    # What is no task of this form is followed by one that is.
+    # Unparsable text is answered with a correct example.
     assert unread.startswith("rejected: unparsable") and unread.endswith(f"\n{seed}")
     assert "as the simulator should write" not in copy
     for shown in (asked, lines):
         answers = [line.split(" × ")[0] for line in shown.splitlines() if " × " in line]
         assert sum(map(int, answers)) == 4 and "reward" not in shown
-    assert nothing == "nothing is asked; expected /ask and a request"
+    assert nothing == "the request is empty; expected /ask and a request"
     assert dance == "/dance is not a command; /help lists them" and empty == quitted == ""
 
 
@@ -108,4 +108,4 @@ def test_what_is_typed(typed, message):
 def test_a_run_that_has_not_finished_is_named(tmp_path):
     result = call("play", QUICK, f"--run={tmp_path}")
     assert result.returncode == 2
-    assert result.stderr == (f"error: --run={tmp_path}: expected a finished run, there is no agent/ in it\n")
+    assert result.stderr == (f"error: --run={tmp_path}: expected a finished run, but it has no agent/\n")

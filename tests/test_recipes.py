@@ -26,7 +26,7 @@ def test_a_recipe_is_a_cell_that_fits(name):
     gpus = re.fullmatch(r"gpu-(8x)?(\d+)", name)
     slice_ = ("v6e-8" if gpus[1] else "v6e-1") if gpus else name
     cell = cells()[model, f"LoRA {rank}" if rank else "full", slice_]
-    if gpus:  # JAX takes three quarters of a card
+    if gpus:  # JAX takes three quarters of memory
         assert float(cell["none"]) < 0.75 * int(gpus[2]) * 1e9 / 2**30 and config.memory.offload == "none"
     else:
         assert cell["fits with"] == config.memory.offload

@@ -1,5 +1,5 @@
-"""Checkpoints within an epoch: a run that is killed goes on after the agent's last batch that one has, to the
-bytes of a run that was never killed and that wrote none."""
+"""Mid-epoch checkpoints: a killed run continues after the last batch of the agent that one covers, to the
+bytes of a run that was never killed and wrote none."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ def assert_same(resumed, workdir, unbroken):
     assert contents(workdir) == contents(reference)
     for player in ("agent", "simulator"):
         assert same(*(getattr(e, player).state for e in (resumed, experiment)))
-    assert not list((workdir / "within_epoch").iterdir())  # of no use any more
+    assert not list((workdir / "within_epoch").iterdir())  # no longer needed
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def unbroken(cache, tmp_path_factory):
 
 @pytest.mark.parametrize("place", [(0, 8), pytest.param((0, 0), marks=pytest.mark.slow), (1, 8)])
 def test_it_goes_on_after_the_last_batch(cache, tmp_path, unbroken, monkeypatch, place):
-    """In the first epoch and in the second; nothing is compiled once it has begun."""
+    """Killed in either epoch; nothing is compiled after the resumed run begins."""
     begun = struck(cache, tmp_path, place, kill, **TWO, **OFTEN)
     compiled, steps = Compiled(monkeypatch), []
     play = AgentTrainer._play
@@ -63,12 +63,12 @@ def test_it_goes_on_in_any_round(cache, tmp_path):
 
 
 def test_sigterm_within_a_batch_ends_the_run_after_it(cache, tmp_path, unbroken):
-    """With a checkpoint, though none was due."""
+    """A checkpoint is written, though none was due."""
     seldom = TWO | {"checkpoint.minutes": 1e9}
     begun = struck(cache, tmp_path, (0, 8), lambda: signal.raise_signal(signal.SIGTERM), **seldom)
     assert begun == [(0, 0), (0, 8)]
     (saved,) = (tmp_path / "within_epoch").iterdir()
-    assert saved.name == "16"  # of the first epoch's tasks
+    assert saved.name == "16"  # tasks of the first epoch
     assert_same(run(cache, tmp_path, **seldom), tmp_path, unbroken)
 
 
@@ -76,7 +76,7 @@ def test_sigterm_within_a_batch_ends_the_run_after_it(cache, tmp_path, unbroken)
 def test_one_that_is_damaged_or_older_than_the_epochs_is_not_taken(
     cache, tmp_path, unbroken, monkeypatch, caplog, damaged
 ):
-    """The second epoch is repeated as a whole; checkpoints at the ends of epochs are kept beside it."""
+    """The whole second epoch is repeated; end-of-epoch checkpoints are kept separately."""
     struck(cache, tmp_path, (1, 8), kill, **TWO, **OFTEN)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["1"]
     (saved,) = (tmp_path / "within_epoch").iterdir()
@@ -88,7 +88,7 @@ def test_one_that_is_damaged_or_older_than_the_epochs_is_not_taken(
         saved.rename(saved.with_name("16"))  # of the first epoch
     begun = struck(cache, tmp_path, None, kill, **TWO, **OFTEN)
     assert begun[0] == (1, 0)
-    assert ("checkpoint 1000008 cannot be taken" in caplog.text) is damaged
+    assert ("checkpoint 1000008 cannot be restored" in caplog.text) is damaged
     assert contents(tmp_path) == contents(unbroken[1])
 
 
@@ -106,7 +106,7 @@ def test_what_is_written_in_the_background_stays_as_it_was(cache, tmp_path, monk
 
 
 def test_trackers_are_given_the_epochs_own_rows(cache, tmp_path, unbroken, monkeypatch):
-    """Of all its answers, also of those that were given before the kill."""
+    """The rows cover all its answers, including those before the kill."""
     given = []
     for name, place in (("whole", None), ("parts", (0, 16))):
         (tracker,) = install(monkeypatch, wandb=FakeTracker)
@@ -139,7 +139,7 @@ run(sys.argv[1], sys.argv[2], **{settings})
 
 @pytest.mark.slow
 def test_killed_while_one_is_written_it_goes_on_from_the_one_before(cache, tmp_path, unbroken):
-    """Its arrays are on the disk, and it has no digests and no name yet."""
+    """Its arrays are on disk, but it has no digests and no name yet."""
     code = STRIKES.replace("{settings}", repr(TWO | OFTEN))
     environment = os.environ | {
         "XLA_FLAGS": COMPILE_FAST,

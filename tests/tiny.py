@@ -24,7 +24,7 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"
 )
 
-# Words, single digits, runs of punctuation, white space: how Qwen2 cuts text before the merges.
+# Words, single digits, runs of punctuation, white space: how Qwen2 splits text before BPE merges.
 _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -84,7 +84,7 @@ FAMILIES = {
         "architectures": ["Qwen3ForCausalLM"],
         "use_sliding_window": False,
         "attention_bias": False,
-        "head_dim": 16,  # wider than hidden_size / num_attention_heads, as in the published ones
+        "head_dim": 16,  # more than hidden_size / num_attention_heads, as in published models
         "bos_token_id": None,
     },
     "llama": {
@@ -133,9 +133,9 @@ def config_dict(family: str = "qwen2", **changes) -> dict:
 
 
 def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random float32 weights under Hugging Face's keys; biases and norm scales are not trivial.
+    """Random float32 weights under Hugging Face's keys, with non-trivial biases and norm scales.
 
-    The values are exact in bfloat16 and in float16, so all types on disk hold the same model.
+    The values are exact in bfloat16 and in float16, so all dtypes on disk hold the same model.
     """
     rng = np.random.default_rng(seed)
     d, f, v = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
@@ -145,7 +145,7 @@ def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
 
     def normal(*shape, scale=None, mean=0.0):
         x = rng.normal(mean, shape[-1] ** -0.5 if scale is None else scale, shape)
-        x = np.clip(np.round(x * 2**8), -(2**8) + 1, 2**8 - 1) / 2**8  # eight bits of mantissa
+        x = np.clip(np.round(x * 2**8), -(2**8) + 1, 2**8 - 1) / 2**8  # eight mantissa bits
         return x.astype(np.float32)
 
     attention = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")

@@ -1,4 +1,4 @@
-"""A benchmark on which a hardly trained model succeeds about half the time, so that a run of seconds
+"""A benchmark on which a barely trained model succeeds about half of the time, so that a run of seconds
 exercises every part: nearly any text is a task, and an answer succeeds if its length and the text's are
 both even or both odd, which such a model cannot know."""
 
@@ -11,7 +11,7 @@ from genenv_jax.benchmarks.base import Benchmark, Episode, Rejection, Score, Tas
 
 
 class Toy(Benchmark):
-    """See the module's docstring.  words: of the vocabulary from which its tasks are drawn."""
+    """See the module's docstring."""
 
     name = "toy"
 
@@ -56,7 +56,7 @@ class Toy(Benchmark):
 
 
 class Drawing(Toy):
-    """Draws tasks itself, and says of what kind they are."""
+    """Draws tasks itself and names their kinds."""
 
     difficulties = ("short", "long")
 
@@ -91,7 +91,7 @@ class Talk(Episode):
 
 
 class Talking(Drawing):
-    """As the toy, but an answer is what was said in several turns, and "!" breaks the environment."""
+    """Like the toy, but an answer consists of several turns, and "!" breaks the environment."""
 
     episodes = True
 

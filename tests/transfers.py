@@ -1,4 +1,4 @@
-"""A guard against transfers between host and devices that nobody asked for."""
+"""A guard against implicit transfers between host and devices."""
 
 import contextlib
 from unittest import mock
@@ -10,15 +10,15 @@ from jaxlib import _jax
 
 
 class ImplicitTransfer(AssertionError):
-    """A device array was read on the host other than by `jax.device_get`."""
+    """A device array was read on the host without `jax.device_get`."""
 
 
 class ExplicitTransfers:
     """Inside `forbidding()`, only explicit transfers pass: device_put, device_get and what uses them.
 
-    JAX's own guard sees transfers to the devices.  Those from the devices it does not see on CPUs, where
-    they copy nothing, so reading an array's value is watched here: by float(), int(), bool(), tolist(),
-    item(), printing, np.asarray and np.array.  reads: explicit ones so far.
+    JAX's own guard sees transfers to devices.  On CPUs it misses those from devices, which copy nothing, so
+    this class watches reads of an array's value: by float(), int(), bool(), tolist(), item(), printing,
+    np.asarray and np.array.  reads: explicit reads so far.
     """
 
     def __init__(self):
@@ -45,7 +45,7 @@ class ExplicitTransfers:
         try:
             with (
                 mock.patch.object(ArrayImpl, "_value", property(watched_value)),
-                # NumPy takes a CPU array by its buffer, past JAX.
+                # NumPy reads a CPU array's buffer directly, bypassing JAX.
                 mock.patch.object(np, "asarray", watched(np.asarray)),
                 mock.patch.object(np, "array", watched(np.array)),
                 jax.transfer_guard_host_to_device("disallow"),
@@ -63,7 +63,7 @@ class ExplicitTransfers:
 
     @contextlib.contextmanager
     def allowing(self):
-        """Inside it, within `forbidding`, everything passes."""
+        """Inside it, everything passes, even within `forbidding`."""
         armed, self._armed = self._armed, False
         try:
             with jax.transfer_guard("allow"):

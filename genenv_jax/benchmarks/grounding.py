@@ -80,12 +80,12 @@ def judge(
     for name, arguments in calls:
         called = any(f"{fold(name)}(" in text for text in told)
         if called or any(_is_written(name, arguments, line) for line in lines):
-            return Rejection(GIVEN_AWAY, f"the request has the call of {name[:60]}")
+            return Rejection(GIVEN_AWAY, f"the request contains the call of {name[:60]}")
     sought = [leaf for leaf in leaves(values) if _needed(leaf)]
     meant = [described, *map(str, leaves([arguments for _, arguments in calls]))]
     asked = _Said(request)
     if described and not (sought or asked.is_foreign or asked.part(" ".join(meant))):
-        return Rejection(NOT_ASKED, "the request has no word of the functions that are called")
+        return Rejection(NOT_ASKED, "the request shares no word with the functions that are called")
     said = _Said(context)
     missing = said.missing(sought, frozenset(map(_form, words(described))))
     if missing:

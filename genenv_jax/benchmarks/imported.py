@@ -29,7 +29,7 @@ def find(name: str) -> type:
         raise ValueError(f"{where}: {_no(module, 'class', class_name, inspect.isclass)}")
     if not issubclass(found, Benchmark):
         raise ValueError(
-            f"{where}: {class_name} is no benchmark; expected a subclass of "
+            f"{where}: {class_name} is not a benchmark; expected a subclass of "
             "genenv_jax.benchmarks.base.Benchmark"
         )
     if missing := sorted(found.__abstractmethods__):
@@ -38,7 +38,7 @@ def find(name: str) -> type:
     own = [key for key, kind in annotations.items() if "ClassVar" not in str(kind)]
     if own and "__dataclass_fields__" not in vars(found):
         raise ValueError(
-            f"{where}: {class_name} has the options {', '.join(own)} and is no dataclass: expected "
+            f"{where}: {class_name} has the options {', '.join(own)} but is not a dataclass: expected "
             "@dataclasses.dataclass(kw_only=True, eq=False) above it"
         )
     return found

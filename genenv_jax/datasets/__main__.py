@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--name", help=names)
     parser.add_argument("--data_dir", help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets")
-    parser.add_argument("--manual_dir", help="where the published files already are: no download")
+    parser.add_argument("--manual_dir", help="directory with the published files; nothing is downloaded")
     arguments = parser.parse_args(argv)
     if arguments.name not in (*benchmarks, *versioned):
         given = f"--name={arguments.name}" if arguments.name else "--name is missing"
@@ -65,7 +65,7 @@ def _files(name: str, version: str, arguments: argparse.Namespace) -> pathlib.Pa
     else:
         manual = pathlib.Path(arguments.manual_dir)
         if not manual.is_dir():
-            raise NotADirectoryError(f"--manual_dir: {manual} is no directory")
+            raise NotADirectoryError(f"--manual_dir: {manual} is not a directory")
         directory = manual / name if (manual / name).is_dir() else manual
         paths = [p for p in paths if p not in _OPTIONAL or (directory / p).is_file()]
     data_files.verify(name, directory, paths)

@@ -52,10 +52,12 @@ def _fetch(session: requests.Session, source: data_files.Source) -> bytes:
                 if len(content) > source.size:
                     break
     except _TooSlow:
-        raise OSError(f"{source.url} has not ended after {_SECONDS:g} s") from None
+        raise OSError(f"{source.url} did not finish within {_SECONDS:g} s") from None
     except requests.ConnectionError as error:
         host = urllib.parse.urlsplit(source.url).hostname
-        raise OSError(f"{host} cannot be reached; --manual_dir takes files that you have") from error
+        raise OSError(
+            f"{host} cannot be reached; if you have the files, pass their directory as --manual_dir"
+        ) from error
     if hashlib.sha256(content).hexdigest() != source.sha256:
         raise ValueError(
             f"not what was published: {source.url} has {len(content):,} bytes or more, expected "

@@ -87,11 +87,11 @@ def run(
       ValueError, FileNotFoundError: something is missing or invalid.
     """
     if budget and not endpoint:
-        raise ValueError(f"--endpoint_budget={budget}: expected --endpoint beside it")
+        raise ValueError(f"--endpoint_budget={budget}: expected --endpoint with it")
     if endpoint and model_path:
         raise ValueError("--model and --endpoint are both given: expected one of them")
     if answers and (endpoint or model_path or role == SIMULATOR):
-        raise ValueError("--answers: expected no --model, --endpoint or --role=simulator beside it")
+        raise ValueError("--answers: expected no --model, --endpoint or --role=simulator with it")
     if answers:  # one to each task, and no model
         config.evaluation.sampled, config.evaluation.greedy = 0, True
     if model_path:
@@ -180,11 +180,11 @@ if __name__ == "__main__":
     flags.DEFINE_string("run", "", "Workdir of a finished run, whose player in this role is scored.")
     flags.DEFINE_string("endpoint", "", "Base URL of a server that speaks OpenAI's chat completions.")
     flags.DEFINE_string("endpoint_model", "", "Name of the model on that server.")
-    flags.DEFINE_integer("endpoint_concurrency", 8, "Requests on their way at the same time.", 1)
+    flags.DEFINE_integer("endpoint_concurrency", 8, "Number of concurrent requests.", 1)
     flags.DEFINE_integer(
         "endpoint_budget",
         0,
-        "Tokens, of prompts and answers, that the answers in the workdir may cost in all; 0: no limit.",
+        "Most tokens, of prompts and answers, that all answers in the workdir may cost; 0: no limit.",
         0,
     )
     flags.DEFINE_string(

@@ -40,7 +40,7 @@ class EvaluationConfig(Settings):
       sampled: samples per task at `temperature`; 0: none.
       temperature: sampling temperature of these samples.
       greedy: whether each task also gets one greedy answer.
-      max_tasks: how many held-out tasks to use, spread evenly over all; 0: all.
+      max_tasks: maximum held-out tasks, spread evenly over all; 0: all.
       reroll: fresh tasks per epoch whose success rates are measured again, by rollouts that affect nothing
         and are not counted.
     """

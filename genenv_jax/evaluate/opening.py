@@ -58,7 +58,7 @@ def open_endpoint(
     from genenv_jax.players.endpoint import Endpoint, EndpointModel
 
     if processes.process_count() > 1:
-        raise ValueError("--endpoint: expected one process, since one asks as well as several")
+        raise ValueError("--endpoint: expected one process, since more would send no more requests")
     _, longest, _ = config.limits.of(role)
     cache = workdir / "endpoint.jsonl"
     server = Endpoint(

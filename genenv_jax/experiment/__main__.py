@@ -37,7 +37,7 @@ def main() -> None:
             plan = stored_plan(workdir)
         else:
             raise ValueError("--config is missing: expected the configuration file of a suite")
-        refuse_other(out, SUITE_REPORT, "the report's place")
+        refuse_other(out, SUITE_REPORT, "the report's directory")
         if report_only:
             compare_or_store(plan, workdir, store=False)
         else:
@@ -45,7 +45,7 @@ def main() -> None:
         if not complete and not any(plan.is_done(workdir, *run) for run in plan.runs()):
             sys.exit(1)  # there is nothing to report
         results = load_results(plan, workdir)
-        with place(out, SUITE_REPORT, "the report's place"):
+        with place(out, SUITE_REPORT, "the report's directory"):
             page, summary = write_suite_page(results, out)
     print(f"{summary}\n\npage: {page}")
     if not complete:

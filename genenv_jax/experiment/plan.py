@@ -37,14 +37,14 @@ class Suite(Settings):
 
     Attributes:
       base: configuration file of all runs, "FILE.py" or "FILE.py:ARGUMENT".
-      arms: name to the settings that the arm changes in `base`, by dotted key.  A seed's runs, the tables and
+      arms: name -> settings that the arm changes in `base`, by dotted key.  A seed's runs, the tables and
         the figures follow the order of the arms.
       overrides: settings of all arms, by dotted key.
       seeds: seeds of each arm's runs.
       contrasts: pairs (arm, arm) fixed beforehand: first minus second, with Holm's correction over all pairs.
       cost: x axis of the curves, see `Results`: "tokens" or "rollouts".
       metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
-      strata: name prefix of its strata, which are metrics of the same split and mode.
+      strata: name prefix of the metric's strata, which are metrics of the same split and mode.
       bootstrap: resamples per interval.
       jobs: processes at a time.
     """
@@ -146,9 +146,9 @@ def make_plan(config: ConfigDict) -> Plan:
         where = f"config.arms.{arm}"
         for key in own:
             if key in suite.overrides:
-                raise ValueError(f"{where}.{key}: config.overrides sets it too; expected one of them")
+                raise ValueError(f"{where}.{key}: config.overrides sets it too; expected it in only one")
         if "seed" in own or "seed" in suite.overrides:
-            raise ValueError(f"{where}: seed is set; expected none, the seeds are config.seeds")
+            raise ValueError(f"{where}: seed is set; expected none, since config.seeds lists the seeds")
         try:
             checked = validate(ConfigDict(nested(base | suite.overrides | own)))
             registry.check_options(**checked.benchmark)
@@ -157,7 +157,7 @@ def make_plan(config: ConfigDict) -> Plan:
         if checked.evaluation.every == 0 or checked.epochs < 1:
             raise ValueError(
                 f"{where}: evaluation.every and epochs must be positive, "
-                "since the curve of held-out scores is what is compared"
+                "since arms are compared by their curves of held-out scores"
             )
         configs[arm] = flatten(checked.to_dict())
     return Plan(suite, configs)
@@ -195,15 +195,15 @@ def _suite(given: Mapping[str, Any]) -> Suite:
             raise ValueError(f"config.arms.{name} = {arm!r}: expected settings on top of config.base")
     arms, seeds = {name: flatten(arm) for name, arm in suite.arms.items()}, suite.seeds
     if not arms:
-        raise ValueError("config.arms is empty: expected names, and what each arm sets")
+        raise ValueError("config.arms is empty: expected arms' names, each with its settings")
     if min(seeds, default=-1) < 0 or len(set(seeds)) < len(seeds):
-        raise ValueError(f"config.seeds = {seeds!r}: expected integers, at least 0, each of them once")
+        raise ValueError(f"config.seeds = {seeds!r}: expected distinct integers of at least 0")
     if not re.fullmatch(r"eval/[^/]+/[^/]+/.+", suite.metric):
         raise ValueError(
             f"config.metric = {suite.metric!r}: expected eval/<split>/<mode>/<metric> of metrics.jsonl"
         )
     if not suite.strata:
-        raise ValueError(f"config.strata = {suite.strata!r}: expected how their names begin")
+        raise ValueError(f"config.strata = {suite.strata!r}: expected the prefix of their names")
     contrasts = given["contrasts"]
     if not isinstance(contrasts, (tuple, list)):
         raise ValueError(f"config.contrasts = {contrasts!r}: expected pairs of arms")
@@ -215,7 +215,7 @@ def _suite(given: Mapping[str, Any]) -> Suite:
                 raise ValueError(f"config.contrasts: {name!r}: expected one of {list(arms)}")
     contrasts = tuple(map(tuple, contrasts))
     if len(set(contrasts)) < len(contrasts):
-        raise ValueError("config.contrasts: expected each of them once, Holm's correction counts them")
+        raise ValueError("config.contrasts: expected each only once, since Holm's correction counts them")
     overrides = flatten(suite.overrides)
     return dataclasses.replace(suite, arms=arms, overrides=overrides, contrasts=contrasts)
 

@@ -169,7 +169,7 @@ class Runner:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise ValueError(
-                    f"{self.workdir} is in use: this experiment, or a run that one left behind, is at work"
+                    f"{self.workdir} is in use by this experiment, or by a run that it left behind"
                 ) from None
             yield handle
         finally:

@@ -42,12 +42,12 @@ class ModelConfig(Settings):
 
     Attributes:
       path: directory or hub id; "": `make` makes a model.
-      dtype: of activations; trained parameters are float32.
-      matmul_dtype: with dtype "float32", "bfloat16" multiplies in bfloat16 and adds up in float32, as TPUs do
-        by default; on a CPU with AVX512_BF16 products then take half of the time.
-      remat: what the backward pass keeps of a layer: "none": everything, "dots": the outputs of the
+      dtype: activation dtype; trained parameters are float32.
+      matmul_dtype: with dtype "float32", "bfloat16" multiplies in bfloat16 and accumulates in float32, as
+        TPUs do by default; this halves the time of products on a CPU with AVX512_BF16.
+      remat: what is kept of each layer for the backward pass: "none": everything, "dots": the outputs of
         projections, "full": only its input, "offload": its input, in host memory.
-      attention: the kernel; "auto" is splash on TPUs and xla elsewhere.  Sliding windows take xla for cudnn.
+      attention: the kernel; "auto": splash on TPUs, xla elsewhere.  With sliding windows, cudnn becomes xla.
       unroll_layers: unrolls the loop over layers: slower to compile, a third faster to train on a CPU.
       thinking: lets both players think before they answer, if the chat template has the switch
         `enable_thinking`.  Thoughts count towards the limits of answers, and are trained on.
@@ -152,7 +152,7 @@ class LanguageModel:
         if thinking and not model.opened_thought and model._render(asked) == off._render(asked):
             raise ValueError(
                 "config.model.thinking = True: expected a chat template with the switch enable_thinking; "
-                f"the one of {path} has none"
+                f"that of {path} has none"
             )
         return model
 
@@ -206,7 +206,7 @@ class LanguageModel:
         if not ids or ids[0] not in self.eos_ids:
             raise ValueError(
                 f"{self.path}: the chat template writes no end token after an answer, so an episode cannot "
-                "go on where it stopped"
+                "continue where it stopped"
             )
         return ids[1:] if done else ids
 
@@ -225,8 +225,8 @@ class LanguageModel:
                 pieces = [*self._encode_marked(before, contents, secret), *self.encode("b"), *after]
                 if pieces != self.encode_messages([*opening, answer, *reply]):
                     return (
-                        f"{self.path}: the chat template's pieces are not the tokens of the whole "
-                        "conversation"
+                        f"{self.path}: the chat template's tokens for single turns differ from those for the "
+                        "whole conversation"
                     )
         except ValueError as error:
             return str(error)
@@ -303,7 +303,7 @@ class LanguageModel:
         if not answer or not self._render(marked[:last]).startswith(before):
             raise ValueError(
                 f"{self.path}: the chat template writes a conversation differently once it has been "
-                "answered, so an episode cannot go on where it stopped"
+                "answered, so an episode cannot continue where it stopped"
             )
         return before, after, contents, secret
 

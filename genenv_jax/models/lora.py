@@ -27,9 +27,9 @@ class LoraConfig(Settings):
     """`config.lora`: both players are adapters on one frozen base.
 
     Attributes:
-      rank: inner width r; 0: no adapters, all parameters are trained.
+      rank: adapters' rank r; 0: no adapters, all parameters are trained.
       alpha: numerator of the scale α / r.
-      targets: the projections that have adapters, some of `TARGETS`.
+      targets: projections that have adapters, some of `TARGETS`.
     """
 
     rank: int = within(0, 0, 2**14)

@@ -28,15 +28,15 @@ from genenv_jax.settings import Settings, within
 
 @dataclasses.dataclass(frozen=True)
 class MakeConfig(Settings):
-    """`config.model.make`: the small Qwen2 model that is made where no model is named.
+    """`config.model.make`: the small Qwen2 model that is made if no model is named.
 
     Attributes:
-      vocab_size: of its tokenizer, which is made too; 0: no model is made.
+      vocab_size: vocabulary size of the tokenizer, which is made too; 0: no model is made.
       hidden_size: width of a layer.
-      intermediate_size: inner width of its feed-forward part.
-      num_layers: how many layers it has.
-      num_heads: attention heads of a layer.
-      num_kv_heads: its key-value heads.
+      intermediate_size: inner width of the MLP.
+      num_layers: number of layers.
+      num_heads: attention heads per layer.
+      num_kv_heads: key-value heads per layer.
       cache_dir: where made models are kept; "": the user's cache directory.
     """
 

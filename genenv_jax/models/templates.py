@@ -70,7 +70,7 @@ def _fault(template: str) -> str:
             command, input=given, capture_output=True, text=True, timeout=_PATIENCE, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"does not end within {_PATIENCE:g} s"
+        return f"does not finish within {_PATIENCE:g} s"
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"takes more than {_SECONDS} s for a few messages"
     if done.returncode:

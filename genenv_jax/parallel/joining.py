@@ -90,7 +90,7 @@ def initialize(
         )
     except ValueError as error:
         raise ValueError(
-            f"--distributed=auto: JAX found no cluster that it knows ({error}); expected a Cloud TPU "
+            f"--distributed=auto: JAX recognised no cluster ({error}); expected a Cloud TPU "
             "pod, Slurm, Open MPI or Kubernetes, or the flags --coordinator_address, --num_processes "
             "and --process_id"
         ) from error
@@ -108,7 +108,7 @@ def _split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ValueError(
-            f"--coordinator_address={address}: expected host:port, with a free port of process 0's host"
+            f"--coordinator_address={address}: expected host:port, with a free port on process 0's host"
         )
     return host.strip("[]"), int(port)
 
@@ -122,7 +122,7 @@ def _check_port(port: int) -> None:
     except OSError as error:
         raise ValueError(
             f"--coordinator_address: port {port} cannot be used on process 0's host "
-            f"({os.strerror(error.errno)}); expected a free port, and one process with --process_id=0"
+            f"({os.strerror(error.errno)}); expected a free port, and only one process with --process_id=0"
         ) from error
 
 
@@ -164,7 +164,7 @@ def _join(timeout: float, **arguments: Any) -> None:
         distributed.global_state = distributed.State()  # otherwise JAX waits for the others at exit
         raise TimeoutError(
             f"not all processes joined process 0 at {address} within {timeout:.0f} s; expected the same "
-            "command in each, with the same --num_processes and a --process_id of its own"
+            "command in each, with the same --num_processes and its own --process_id"
         ) from None
 
 

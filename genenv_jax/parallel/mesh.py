@@ -19,9 +19,9 @@ class MeshConfig(Settings):
     """`config.mesh`: sizes of the mesh's axes, see `make_mesh`; -1 takes what the others leave.
 
     Attributes:
-      data: copies of the parameters, each with a part of a batch.
-      fsdp: parts of a batch, which also divide the parameters.
-      tensor: parts of each layer's heads and widths.
+      data: replicas of the parameters, each with a part of a batch.
+      fsdp: shards of both the batch and the parameters.
+      tensor: shards of heads, MLP width and vocabulary.
     """
 
     data: int = 1

@@ -18,8 +18,8 @@ class AgentConfig(PlayerConfig, LossConfig):
 
     Attributes:
       group_size: rollouts per task.
-      advantages: a reward less its group's mean, divided by the standard deviation ("group"), by nothing
-        ("centred", Dr. GRPO) or by the mean ("maxrl"), or less the mean of the others ("rloo").
+      advantages: a reward minus its group's mean, divided by the standard deviation ("group"), undivided
+        ("centred", Dr. GRPO) or divided by the mean ("maxrl"), or minus the others' mean ("rloo").
       groups: groups of rollouts to train on: "all", or only the "informative" ones, whose rewards differ, as
         in DAPO's dynamic sampling (arXiv 2503.14476); batches are then filled up with later groups.
       base_share: share of the training tasks that come from the data set; the agent attempts them anew.  The

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 PlayerT = TypeVar("PlayerT", bound=Player)
 
 _LESS_WEIGHTS = "; config.lora.rank, memory.offload and mesh.fsdp are for larger models"
-_LESS_CACHE = "; config.sampling.batch_size, agent.group_size and limits decide about the cache"
+_LESS_CACHE = "; config.sampling.batch_size, agent.group_size and limits set the cache's size"
 
 
 def make_benchmark(

@@ -114,8 +114,8 @@ class Conversations:
         )
         if not grown:
             raise ValueError(
-                f"the episode of task {self._tasks[key[0]].id} rewrote its conversation: expected the one "
-                "before, the answer, and further messages"
+                f"the episode of task {self._tasks[key[0]].id} rewrote its conversation: expected the "
+                "earlier messages, the answer, and new messages"
             )
         self._messages[key] = messages
         self._replies[key].append("\n".join(message["content"] for message in new))

@@ -153,7 +153,7 @@ class Endpoint:
         except self._unreachable as error:
             cause = error.__cause__ or error
             if not type(cause).__name__.startswith("Read"):  # a read error means it connected
-                raise EndpointError(f"{self.url}: no server can be reached there ({_root(cause)})") from error
+                raise EndpointError(f"{self.url}: the server cannot be reached ({_root(cause)})") from error
         except self._failures:
             pass
 
@@ -196,7 +196,7 @@ class Endpoint:
         if self._budget and not tokens:
             raise EndpointError(
                 f"{self.url}: the response does not say how many tokens it took: expected its usage, or "
-                "no limit to what may be spent"
+                "no limit on tokens"
             )
         return answer
 
@@ -299,7 +299,7 @@ def _read_cache(file: JsonLines) -> Iterator[tuple[str, Answer]]:
             request, answer = record.pop("request"), Answer(**record)
             counts = answer.prompt_tokens, answer.completion_tokens
             if type(answer.text) is not str or any(_count(n) != n for n in counts):
-                raise TypeError("expected a text and numbers of tokens")
+                raise TypeError("expected a text and token counts")
             yield request, answer
         except (KeyError, TypeError) as error:
             raise ValueError(f"{file.path}:{number}: damaged answer ({error}); delete the line") from None
@@ -318,7 +318,7 @@ def _answer(response: Any, url: str) -> Answer:
         if not text and any(thoughts):  # a thought that did not end
             text = "<think>"
     except (AttributeError, LookupError, TypeError) as error:
-        raise EndpointError(f"{url}: the response is no chat completion ({error})") from error
+        raise EndpointError(f"{url}: the response is not a chat completion ({error})") from error
     usage = getattr(response, "usage", None)
     return Answer(
         text,

@@ -12,17 +12,17 @@ from genenv_jax.settings import Settings, within
 
 @dataclasses.dataclass(frozen=True)
 class LimitsConfig(Settings):
-    """`config.limits`: longest prompts and completions of both players, in tokens.
+    """`config.limits`: maximum tokens in prompts and completions of both players.
 
     Attributes:
-      agent_prompt: longest prompt of the agent.
-      agent_response: longest single answer of the agent, thoughts included.
-      agent_episode: longest episode, answers and observations together; 0: no training on episodes.
-      simulator_prompt: longest prompt of the simulator.
-      simulator_response: longest task that the simulator writes.
-      prompt_buckets: further, smaller prompt widths to compile programs for.
-      response_buckets: further, smaller completion widths to compile updates for, so that batches of short
-        completions cost less; if set, the simulator's are also compiled for 1, 2, 4, ... records per seed.
+      agent_prompt: maximum tokens per agent prompt.
+      agent_response: maximum tokens per agent answer, thoughts included.
+      agent_episode: maximum tokens per episode, answers plus observations; 0: no training on episodes.
+      simulator_prompt: maximum tokens per simulator prompt.
+      simulator_response: maximum tokens per simulator completion.
+      prompt_buckets: additional, smaller prompt widths to compile programs for.
+      response_buckets: additional, smaller completion widths to compile updates for: batches of short
+        completions cost less; if set, simulator updates are also compiled for 1, 2, 4, ... records per seed.
     """
 
     agent_prompt: int = within(4096, 1, 2**22)

@@ -38,7 +38,7 @@ class MemoryConfig(Settings):
     """`config.memory`: the type of the optimisers' moments, and offloading to host memory.
 
     Attributes:
-      moments: type of the optimisers' moments; bfloat16 halves their memory.
+      moments: dtype of the optimisers' moments; bfloat16 halves their memory.
       offload: what is kept in host memory: "none": nothing, "player": the other player's weights and moments,
         "phase": everything that the current phase does not compute with.
     """

@@ -19,11 +19,10 @@ class OptimizerConfig(Settings):
     """`config.optimizer`: both players' optimisers; each player counts its own steps.
 
     Attributes:
-      warmup_steps: steps n of a linear warm-up: the first has 1/n of the learning rate, the last all of it.
-      decay_steps: steps, those of the warm-up included, after which the learning rate has followed a cosine
-        to 0; 0: no decay.
-      b2: share of the second moment that a step keeps.
-      weight_decay: of AdamW.
+      warmup_steps: number n of linear warm-up steps; the first has 1/n of the learning rate, the last all.
+      decay_steps: steps, warm-up included, until a cosine decay brings the learning rate to 0; 0: no decay.
+      b2: AdamW's β₂, the decay rate of the second moment.
+      weight_decay: AdamW's weight decay.
     """
 
     warmup_steps: int = within(0, 0)

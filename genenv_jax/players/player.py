@@ -29,10 +29,10 @@ class PlayerConfig(Settings):
     """Settings that both players have.
 
     Attributes:
-      learning_rate: the highest of the schedule that `config.optimizer` sets.
+      learning_rate: peak of the schedule that `config.optimizer` sets.
       batch_size: prompts per sampling phase.
       minibatch_size: prompts per optimiser step.
-      micro_batches: parts that a mini-batch's gradient is accumulated from.
+      micro_batches: micro-batches per mini-batch, whose gradients accumulate.
       update_epochs: passes over a batch.
     """
 

@@ -24,20 +24,20 @@ class SimulatorConfig(PlayerConfig):
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
       variations: generations per seed and epoch (n).
-      updates_per_epoch: rounds of an epoch: fresh tasks, the agent's attempts, an update of the simulator;
-        the last also updates the agent.  Metrics are the last one's.
+      updates_per_epoch: rounds per epoch, each with fresh tasks, the agent's attempts and a simulator update;
+        the last also updates the agent.  Metrics are the last round's.
       rwr_temperature: λ in exp(λ R_env).
       success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2) or over each "task".
-      method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean;
-        "hindsight": every attempted task under a prompt that asks for the success rate it turned out to have,
-        while new tasks are asked for at α (`trainers.simulator.Hindsight`).
+      method: "rwr", the paper's; "grpo": policy gradient; the advantage is R_env minus the seed's mean;
+        "hindsight": trains on every attempted task under a prompt that asks for its actual success rate; new
+        prompts ask for a rate that should yield α (`trainers.simulator.Hindsight`).
       random_rates: share of "hindsight"'s prompts that ask for a random rate, so that the simulator learns
         what rates mean.
-      coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
+      coverage: exponent c in w / share^c, with the share of records that need the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
-      kl_cap: largest KL of one update, in nats a token, over the current simulator's own texts; 0: no cap.
-        .01 is 1 to 2 nats a task; the paper gives no value.
+      kl_cap: maximum KL of an update, in nats per token, over the current simulator's own texts; 0: no cap.
+        .01 is 1 to 2 nats per task; the paper gives no value.
     """
 
     train: bool = True
@@ -59,8 +59,8 @@ class SimulatorConfig(PlayerConfig):
             raise ValueError(f"coverage = {self.coverage}: method = 'grpo' has no weights")
         if abs(self.mixture * self.variations - self.num_from_initial) > 1e-6:
             raise ValueError(
-                f"mixture = {self.mixture}: expected a whole number of the variations = "
-                f"{self.variations} of a seed"
+                f"mixture = {self.mixture}: expected a share that gives a whole number of a seed's "
+                f"variations = {self.variations}"
             )
 
     @property

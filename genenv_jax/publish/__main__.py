@@ -52,7 +52,7 @@ def push(directory: pathlib.Path, name: str, public: bool = False) -> str:
         raise ValueError(f"repository {name!r}: expected OWNER/NAME: {error}") from error
     token = huggingface_hub.get_token()
     if not token:
-        raise ValueError("no token for the hub: expected one in HF_TOKEN, or of `hf auth login`")
+        raise ValueError("no token for the hub: expected one in HF_TOKEN or from `hf auth login`")
     hub = huggingface_hub.HfApi(token=token)
     try:
         hub.create_repo(name, private=not public, exist_ok=True)
@@ -77,7 +77,7 @@ def push(directory: pathlib.Path, name: str, public: bool = False) -> str:
 def check(directory: pathlib.Path) -> None:
     """Raises ValueError or OSError if a directory is not a complete export, or refers to a local path."""
     if not directory.is_dir():
-        raise NotADirectoryError(f"{directory} is no directory; expected an exported model")
+        raise NotADirectoryError(f"{directory} is not a directory; expected an exported model")
     for pattern in ("*config.json", "*.safetensors", CARD):
         if not any(directory.glob(pattern)):
             raise FileNotFoundError(f"{directory} holds no {pattern}; {_EXPECTED}")
@@ -85,8 +85,8 @@ def check(directory: pathlib.Path) -> None:
         for key, value in read_json(file).items():
             if key.endswith("name_or_path") and value and not on_hub(value):
                 raise ValueError(
-                    f"{file}: {key} = {value!r} is a place on this machine; expected a name on the hub (of "
-                    "an adapter, upload its base first, or the merged model instead)"
+                    f"{file}: {key} = {value!r} is a path on this machine; expected a name on the hub (for "
+                    "an adapter, upload its base first, or upload the merged model instead)"
                 )
 
 
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("directory", help="exported model or adapter")
     parser.add_argument("name", help="repository on the hub, OWNER/NAME")
-    parser.add_argument("--public", action="store_true", help="for everybody to see")
+    parser.add_argument("--public", action="store_true", help="make a new repository public")
     arguments = parser.parse_args(argv)
     with cli.one_line_errors():
         print(push(pathlib.Path(arguments.directory), arguments.name, arguments.public))

@@ -64,10 +64,10 @@ CORRECT, WRONG, UNFINISHED = "correct", "wrong answer", "unfinished"
 FORM, UNSCORED = "form", "not scored"
 GROUPS = {
     CORRECT: "solved",
-    WRONG: "read and checked, and not what was asked for",
+    WRONG: "parsed and checked, but not what was asked for",
     UNFINISHED: "ended by a limit on turns, calls or length",
     FORM: "could not be read as an answer: none given, cut off, or not in the form asked for",
-    UNSCORED: "a time limit, a crash or a broken environment; says nothing of the answer",
+    UNSCORED: "a time limit, a crash or a broken environment; says nothing about the answer",
 }
 _LIMITS = (*LIMITS, PROMPT_TOO_LONG, EPISODE_TOO_LONG)
 

@@ -73,8 +73,8 @@ CAPTIONS = {
     "p_hat": f"Mean success rate {P_HAT} of the generated tasks. Grey: the target, curriculum.alpha ± "
     "k_min. Vertical lines: quartiles over the tasks of one run, or 95 % intervals over the seeds of an arm.",
     "solved": "Tasks that have no gradient, since all attempts solve them or none does.",
-    "steering": "Tasks whose prompts asked for a success rate. Left: what the last epochs' tasks had, "
-    "as mean and quartiles, against what was asked for. Right: the correlation of both, by epoch.",
+    "steering": "Tasks whose prompts asked for a success rate. Left: the rates of the last epochs' "
+    "tasks (mean and quartiles) against the rates asked for. Right: their correlation, by epoch.",
     "validity": "Share of the generations that were rejected, by reason.",
     "lengths": "Mean length in tokens of the agent's responses and of the generated tasks.",
     "diversity": "Difficulty and diversity of the accepted tasks. A signature is the kind of a task "

@@ -104,7 +104,7 @@ class LossConfig(Settings):
     """Settings of the loss.
 
     Attributes:
-      loss: "grpo", "dr_grpo", "gspo" or "cispo"; it decides the clip and what is averaged over (`rl.losses`).
+      loss: "grpo", "dr_grpo", "gspo" or "cispo"; it decides the clipping and the averaging (`rl.losses`).
       kl_coef: coefficient of the KL penalty to the reference model.
       entropy_coef: coefficient of the entropy bonus.
     """

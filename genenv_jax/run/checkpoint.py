@@ -48,9 +48,9 @@ class CheckpointConfig(Settings):
 
     Attributes:
       every: epochs between two checkpoints.
-      keep: newest checkpoints of this kind to keep.
-      minutes: after so many since the last checkpoint, one is also written within an epoch, after the agent's
-        next batch, in place of the one before it; 0: never.
+      keep: newest end-of-epoch checkpoints to keep.
+      minutes: minutes since the last checkpoint after which the agent's next batch is followed by a mid-epoch
+        checkpoint, which replaces the previous one; 0: never.
     """
 
     every: int = within(1, 1)
@@ -99,8 +99,8 @@ class Checkpoints:
         wrong = processes.gather("finite states", _not_finite(states))
         if found := next(filter(None, wrong), ""):
             raise FloatingPointError(
-                f"{found} holds NaN or infinity after epoch {epoch}, so no checkpoint is written; those in "
-                f"{self._directory} are from before: lower the learning rate"
+                f"{found} holds NaN or infinity after epoch {epoch}, so no checkpoint is written; any in "
+                f"{self._directory} are from earlier epochs: lower the learning rate"
             )
         items = {name: ocp.args.StandardSave(state) for name, state in states.items()}
         args = ocp.args.Composite(**items, host=ocp.args.JsonSave(dict(host)))
@@ -173,7 +173,7 @@ class Checkpoints:
                     if error
                 )
                 if processes.is_writer():
-                    logging.error("checkpoint %d cannot be taken, trying the one before: %s", step, reason)
+                    logging.error("checkpoint %d cannot be restored, trying the one before: %s", step, reason)
                 continue
             # Newer checkpoints would collide with those of the repeated epochs.  A save that was killed
             # before its end leaves one old checkpoint too many.
@@ -183,9 +183,9 @@ class Checkpoints:
             return {name: found[name] for name in items}, found["host"]
         if steps and self._parts == 1:
             raise ValueError(
-                f"none of the checkpoints {steps} in {self._directory} can be taken, the oldest one since: "
-                f"{reason}; expected one that is whole and fits this configuration and its workdir (remove "
-                "the workdir to start anew)"
+                f"none of the checkpoints {steps} in {self._directory} can be restored, the oldest because "
+                f"of: {reason}; expected an undamaged one that fits this configuration and workdir (remove "
+                "the workdir to start over)"
             )
         return None
 

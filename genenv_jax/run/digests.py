@@ -72,7 +72,7 @@ def check(directory: str | os.PathLike[str], part: int = 0, parts: int = 1, alon
     if missing := sorted(set(names) - there):
         raise ValueError(f"{directory}/{missing[0]} is missing")
     if alone and (strange := sorted(there - sealed.keys() - {NAME})):
-        raise ValueError(f"{directory}/{strange[0]} is not of those that were written")
+        raise ValueError(f"{directory}/{strange[0]} is not one of the files that were written")
     found = _digests(root, names)
     if damaged := [name for name in names if found[name] != sealed[name]]:
         raise ValueError(f"{directory}/{damaged[0]} is damaged: its bytes are not those that were written")

@@ -68,7 +68,7 @@ class TrackingConfig(Settings):
             if name != "auto" and (missing := _missing(name)):
                 raise ValueError(
                     f"config.tracking.trackers names {name!r}, but {' and '.join(missing)} cannot be found: "
-                    f"expected `pip install -e '.[{name}]'` before, or another tracker"
+                    f"run `pip install -e '.[{name}]'`, or choose another tracker"
                 )
 
 
@@ -115,7 +115,7 @@ class WandB:
         asks = wandb.run is None and wandb.setup().settings.mode == "online"
         if asks and not wandb.login(prompt=False):
             raise PermissionError(
-                "not logged in: expected `wandb login` before, WANDB_API_KEY or WANDB_MODE=offline"
+                "not logged in: run `wandb login`, or set WANDB_API_KEY or WANDB_MODE=offline"
             )
         names = ("disable_code", "disable_git")  # off, unless its environment says otherwise
         off = {name: True for name in names if f"WANDB_{name.upper()}" not in os.environ}

@@ -153,7 +153,7 @@ class RunSettings:
         copy = host["parts"].get("settings") if host else None
         if copy is not None and processes.is_writer():
             logging.warning(
-                "%s: the copy in the newest checkpoint takes its place",
+                "%s: using the copy in the newest checkpoint",
                 error or f"{self._path} is missing",
             )
         elif error:
@@ -170,7 +170,7 @@ class RunSettings:
             group = key.split(".")[0]
             if key not in _FREE and group not in _FREE and before.get(key) != given.get(key):
                 raise ValueError(
-                    f"{self._path} is of a run with config.{key} = {before.get(key)!r}, but now it is "
+                    f"{self._path} belongs to a run with config.{key} = {before.get(key)!r}, but now it is "
                     f"{given.get(key)!r}: expected the same settings, or another --workdir"
                 )
 
@@ -181,7 +181,7 @@ class RunSettings:
         """
         if self._tasks not in (None, digest):
             raise ValueError(
-                f"{self._workdir} holds a run on other tasks ({self._tasks}), but now they are {digest}: "
+                f"{self._workdir} holds a run whose tasks were {self._tasks}, but now they are {digest}: "
                 "expected the same data and code of the benchmark, or another --workdir"
             )
         self._content["tasks_digest"] = digest
@@ -234,8 +234,8 @@ def _check_checkpoints(workdir: pathlib.Path) -> None:
         return
     if written := _written(workdir):
         raise ValueError(
-            f"{workdir / 'checkpoints'} is missing, but there is {written[0].name} of a run: expected its "
-            "checkpoints where it wrote them (a disk that is not mounted?), or another --workdir"
+            f"{workdir / 'checkpoints'} is missing, but a run has written {written[0].name}: expected its "
+            "checkpoints there too (is a disk not mounted?), or another --workdir"
         )
 
 
@@ -252,7 +252,7 @@ def set_aside(workdir: pathlib.Path) -> None:
     aside.mkdir()
     for path in written:
         path.rename(aside / path.name)
-    logging.warning("%s: no checkpoint; what there was is in %s now", workdir, aside)
+    logging.warning("%s has no checkpoint; its files were moved to %s", workdir, aside)
 
 
 def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Growing]:

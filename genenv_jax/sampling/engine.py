@@ -47,11 +47,11 @@ def by_bucket(widths: Sequence[int], batch_size: int, batch_tokens: int) -> list
 
 @dataclasses.dataclass(frozen=True)
 class SamplingConfig(Settings):
-    """`config.sampling`: few lanes and many prompts keep rows busy where completions differ much in length.
+    """`config.sampling`: few lanes and many prompts keep rows busy if completion lengths differ much.
 
     Attributes:
       batch_size: prompts that decode at the same time; 0: a player's whole batch.
-      lanes: completions of a prompt that decode at the same time, the others follow; 0: all.
+      lanes: completions per prompt that decode at the same time; the others follow.  0: all.
     """
 
     batch_size: int = within(0, 0, 2**16)

@@ -49,7 +49,7 @@ class Episodes:
         Raises ValueError for a key that is being played and not collected yet.
         """
         if key in self._futures:
-            raise ValueError(f"episode {key} is being played: expected to be collected first")
+            raise ValueError(f"episode {key} is being played: expected it to be collected first")
         self._futures[key] = self._submit(key, requests.EPISODE, (key, task, tuple(answers)))
 
     def drop(self, key: Key) -> None:

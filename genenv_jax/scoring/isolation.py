@@ -176,7 +176,7 @@ def isolate(memory: int, needs: Collection[str], directory: str) -> dict[str, st
         "no process": calls,
         "no signal": calls if calls == "seccomp" or version < 6 else f"Landlock {version}",
         "no writing" + (" elsewhere" if FILES in needs else ""): files,
-        "no look at other processes": files,
+        "no access to other processes": files,
         **limits,
         "no privileges": privileges,
         "no inherited environment": _DONE,

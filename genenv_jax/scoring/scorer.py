@@ -46,8 +46,8 @@ class ScoringConfig(Settings):
 
     Attributes:
       workers: worker processes; 0: a thread, or processes if the benchmark requires them (`isolated`).
-      timeout: seconds for one text in a worker process.
-      memory: GiB for each worker process; 0: no limit.
+      timeout: maximum seconds per text in a worker process.
+      memory: maximum GiB per worker process; 0: no limit.
     """
 
     workers: int = within(0, 0, 2**10)

@@ -33,8 +33,8 @@ class VerificationConfig(Settings):
     """`config.verification`: which generated tasks are admitted.
 
     Attributes:
-      near_duplicate: smallest similarity of wording that makes a task a copy (`NearDuplicates`), and smallest
-        share of a held-out request that repeats it (`Requests`); 0: only canonical forms are compared.
+      near_duplicate: minimum similarity of wording that makes a task a copy (`NearDuplicates`), and minimum
+        share of a held-out request's words in a repetition (`Requests`); 0: wording is not compared.
       pool_epochs: epochs for which copies of an accepted task are rejected; 0: always.
       admit: "proven": tasks that pass their own checks; "parsed": all that parse, with the simulator's own
         reference answer, as in the paper's public code.

@@ -73,7 +73,7 @@ class Worker:
         except Exception as error:  # an object's own __reduce__ may raise anything
             raise ValueError(
                 f"benchmark {benchmark.name!r} cannot be scored in worker processes: {error}; expected "
-                "an object that pickle takes"
+                "an object that can be pickled"
             ) from error
         self.timeout = timeout
         self.protections: dict[str, str] = {}
@@ -165,7 +165,7 @@ class Worker:
             value, problem = json.loads(reply)
             outcome = None if problem else requests.from_json(*value)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            problem = f"it wrote what is no answer ({type(error).__name__}: {error})"
+            problem = f"what it wrote is not an answer ({type(error).__name__}: {error})"
             self._end()
         if problem:
             raise NoAnswer(requests.CRASH, str(problem))
@@ -183,7 +183,7 @@ class Worker:
         (size,) = _HEADER.unpack(self._receive(_HEADER.size, deadline))
         if not 0 <= size <= _MAX_REPLY:
             self._end()
-            raise NoAnswer(requests.CRASH, f"it announced {size:,} bytes: no answer has as many")
+            raise NoAnswer(requests.CRASH, f"it announced {size:,} bytes, more than any answer has")
         reply = self._receive(size, deadline)
         self._check_size()
         return reply

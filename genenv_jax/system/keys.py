@@ -26,7 +26,7 @@ def check_url(url: str, name: str) -> None:
     more = fits and ("@" in parts.netloc or parts.query or parts.fragment)
     if not fits or more or not url.isprintable() or " " in url:
         raise ValueError(
-            f"{name}: expected a base URL such as http://localhost:8000/v1, and no key in it: that is read "
+            f"{name}: expected a base URL such as http://localhost:8000/v1, without a key: keys are read "
             "from $OPENAI_API_KEY"
         )
 

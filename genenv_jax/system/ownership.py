@@ -66,7 +66,7 @@ def refuse_other(directory: pathlib.Path, kind: str, setting: str) -> None:
     for name in sorted(found.keys() & set(_KINDS[kind])):
         if found[name].is_dir() == bool(found[name].suffix):
             form = "file" if found[name].suffix else "folder"
-            raise ValueError(f"{found[name]} is no {form}; expected one, or another {setting}")
+            raise ValueError(f"{found[name]} is not a {form}; expected one, or another {setting}")
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ def describe(holder: dict[str, Any] | None, lock: object) -> str:
         return f"another process ({lock})"
     return (
         f"process {holder['process']} on host {holder['host']} since {holder['since']} (if it is gone, or "
-        f"holds what this is a copy of, remove {lock})"
+        f"this is a copy of what it holds, remove {lock})"
     )
 
 

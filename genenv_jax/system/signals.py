@@ -29,7 +29,7 @@ def say(code: Any) -> None:
     """Prints one line that a signal ended the command, if the exit code says so."""
     if code in (128 + signum for signum in BOTH):
         name = signal.Signals(code - 128).name
-        what = "goes on from there" if resumes.get() else "starts anew"
+        what = "continues from there" if resumes.get() else "starts over"
         print(f"ended by {name}; the same command {what}", file=sys.stderr, flush=True)
 
 

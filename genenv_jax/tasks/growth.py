@@ -26,7 +26,7 @@ class GrowthConfig(Settings):
     """`config.curriculum.growth`.
 
     Attributes:
-      share: share of an epoch's contexts that are tasks of earlier epochs; the others stay seed tasks.
+      share: share of an epoch's seed tasks that are replaced by accepted tasks of earlier epochs.
     """
 
     share: float = within(0.0, 0, 1)

@@ -33,7 +33,7 @@ class TasksConfig(Settings):
       source: "simulator": its tasks, fresh in every epoch; "static": tasks that the initial simulator wrote
         once; "teacher": tasks of a fixed generator, drawn once; "oracle": tasks of the benchmark's generator
         at the difficulties that the agent solves with the target success rate; "seeds": the seed tasks, each
-        once before any comes up twice.
+        once before any repeats.
       count: number of fixed tasks; 0: `teacher.per_seed` per seed if that is set, else
         `config.simulator.variations` per seed.
       teacher: the server and model that write a teacher's tasks.
@@ -51,7 +51,7 @@ class TasksConfig(Settings):
         if self.count and teacher.per_seed:
             raise ValueError(
                 f"count = {self.count}, tasks.teacher.per_seed = {teacher.per_seed}: expected one of "
-                "them, the other 0"
+                "them to be 0"
             )
 
     def teacher_count(self, seeds: int, variations: int) -> int:

@@ -62,8 +62,8 @@ class TeacherConfig(Settings):
         benchmark's own generator.
       model: the name of the model on that server.
       per_seed: tasks per seed, if `tasks.count` is 0.
-      max_tokens: most tokens in one answer.
-      budget: most tokens in all prompts and answers together; 0: no limit.
+      max_tokens: maximum tokens per answer.
+      budget: maximum tokens of all prompts and answers together; 0: no limit.
     """
 
     url: str = ""
@@ -156,7 +156,7 @@ class Teacher:
                         f"config.tasks.teacher: {failure['text']}; {len(tasks)} of {count} tasks are "
                         "written, and the same command"
                         + (" with a larger budget" if failure["budget"] else "")
-                        + " goes on without asking again for what is answered"
+                        + " continues without repeating answered requests"
                     )
         return tasks
 
@@ -259,9 +259,9 @@ class Teacher:
         reasons = ", ".join(f"{reason} {n}" for reason, n in _reasons(generations).most_common())
         detail = next((g.rejection.detail for g in reversed(generations) if g.rejection), "")
         way = (
-            "expected a model that writes what the benchmark's simulator is asked for"
+            "expected a model that follows the prompts of the benchmark's simulator"
             if hopeless
-            else "expected fewer tasks of it (config.tasks.count, tasks.teacher.per_seed), or a better model"
+            else "expected a smaller config.tasks.count or tasks.teacher.per_seed, or a better model"
         )
         return (
             f"config.tasks.teacher.model = {self._settings.model!r}: {accepted} of {count} tasks passed "

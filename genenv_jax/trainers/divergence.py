@@ -70,8 +70,8 @@ def check(
             path.unlink(missing_ok=True)
             kept = f"Its batch could not be kept: {error}"
     raise FloatingPointError(
-        f"epoch {epoch}, the {player}'s update: {why}.  {kept}.  It is not saved; if a step before the "
-        "newest checkpoint did it, remove that one"
+        f"epoch {epoch}, the {player}'s update: {why}.  {kept}.  It is not saved; if the model in the "
+        "newest checkpoint had already diverged, remove that checkpoint"
     )
 
 

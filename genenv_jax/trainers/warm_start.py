@@ -56,18 +56,18 @@ class WarmStartConfig(Settings):
     Attributes:
       steps: number of training steps; 0: no warm start.
       batch_size: completions per step.
-      learning_rate: the highest; it warms up over a fifteenth of the steps, at most 50, and then follows a
-        cosine to 0.
-      micro_batches: parts of equally many prompts that a step's gradient is accumulated from; fewer for
+      learning_rate: peak; it warms up over a fifteenth of the steps, at most 50, then follows a cosine to 0.
+      micro_batches: micro-batches per step, of equally many prompts, whose gradients accumulate; fewer for
         prompts with several completions, such as the simulator's (`simulator.variations`).
       validation_share: share of the seed tasks held back; the step with the lowest loss on them is kept.
-      validate_every: steps between two measurements of that loss.
-      roles: who is trained: "both" players together, or the "simulator" alone.  The agent then starts from
-        the given model, and each has a base of its own.
+      validate_every: steps between two measurements of the validation loss.
+      roles: players that are trained: "both" together, or the "simulator" alone.  The agent then starts from
+        the given model, and each player has its own base.
 
     A model made from scratch trains all parameters on endless demonstrations.  A given one (`model.path`)
-    trains on those of the seed tasks, in as many passes as `steps` batches make; with `lora.rank` only its
-    adapters.  Its steps alternate between agent and simulator.  It alone uses the last four settings.
+    trains on demonstrations of the seed tasks, in as many passes as `steps` batches need; with `lora.rank`,
+    only its adapters train.  Its steps alternate between agent and simulator.  Only a given model uses the
+    last four settings.
     """
 
     steps: int = within(0, 0)
@@ -195,7 +195,7 @@ def fine_tune(
     held_back, _ = _examples(model, limits, validation)
     if not examples:
         raise ValueError(
-            f"none of {len(demonstrations)} demonstrations fits config.limits: expected longer ones"
+            f"none of {len(demonstrations)} demonstrations fits config.limits: expected longer limits"
         )
     shapes = _Shapes(limits, variations)
     part = c.batch_size // c.micro_batches
@@ -229,7 +229,7 @@ def fine_tune(
         result = FineTuned(place(saved[0]["best"], on_device=False), host["records"], host["best"])
         done, lowest = host["done"], host["lowest"]
         collections.deque(itertools.islice(batches, done), maxlen=0)
-        progress.line(f"warm start  goes on after step {done}/{c.steps}")
+        progress.line(f"warm start  continues after step {done}/{c.steps}")
     else:
         with progress.phase("warm start, validation"):
             losses = measure(state.params)

@@ -1,4 +1,4 @@
-"""Random rooms as a simulator might write them, and ways to spoil one, each with its right reason."""
+"""Random rooms as a simulator might write them, and ways to spoil one, each with the expected reason."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Room = dict[str, Any]
 
 
 def draw(rng: random.Random) -> Room:
-    """A room that fits together; its chore may be done already, impossible or too far away."""
+    """A consistent room; its chore may be already done, impossible or too long."""
     task = rng.choice(list(CHORES))
     chore = CHORES[task]
     thing = rng.choice(sorted(kinds.FLAGS[chore.flag] if chore.flag else kinds.OBJECTS))
     holds = sorted(place for place, things in kinds.HOLDS.items() if thing in things)
     place = "desklamp" if task == "light" else rng.choice(holds)
     of_place = [rng.choice(sorted(kinds.LAMP_PLACES)) if task == "light" else place, rng.choice(holds)]
-    # Sometimes what the chore needs is not there.
+    # Sometimes something that the chore needs is missing.
     if chore.tools and rng.random() < 0.95:
         of_place.append(chore.tools[0])
     of_place += rng.choices(sorted(kinds.HOLDS), k=rng.randint(1, 11))
@@ -85,7 +85,7 @@ def _twice(room: Room, rng: random.Random) -> None:
 
 
 def _solved(room: Room, rng: random.Random) -> None:
-    """The chore is to put something where it is."""
+    """The chore is to put something where it already is."""
     place, things = rng.choice([
         (place, [t for t in things if t.split()[0] in kinds.HOLDS[place.split()[0]]])
         for place, things in room["places"].items()
@@ -95,7 +95,7 @@ def _solved(room: Room, rng: random.Random) -> None:
 
 
 def _no_tool(room: Room, rng: random.Random) -> None:
-    """The chore is to clean, heat or cool something and nothing in the room does it."""
+    """The chore is to clean, heat or cool something, and the room has no tool for it."""
     task, chore = rng.choice(list(TREATMENTS.items()))
     thing = rng.choice(sorted(kinds.FLAGS[chore.flag] & kinds.HOLDS["countertop"]))
     room["places"] = {p: t for p, t in room["places"].items() if p.split()[0] not in chore.tools}
@@ -130,7 +130,7 @@ def _name(kind: str) -> Callable[[Room, random.Random], str]:
     return _with(lambda room, rng: _place(room, rng).append(f"{kind} 78"))
 
 
-# Ways to spoil an accepted room -> its text, and the reason for which it is turned away.
+# Ways to spoil an accepted room -> its text, and the reason for its rejection.
 SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
     "cut off": (lambda room, rng: json.dumps(room)[: rng.randint(1, 40)], base.UNPARSABLE),
     "prose around it": (lambda room, rng: f"Here it is: {json.dumps(room)}", base.UNPARSABLE),
@@ -177,7 +177,7 @@ SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
 
 
 def drawn(benchmark: ALFWorld, count: int, rng: random.Random) -> Iterator[tuple[Room, Task | Rejection]]:
-    """Random rooms with what the gate makes of them."""
+    """Random rooms with the gate's verdicts."""
     seeds = benchmark.tasks("seed")
     for number in range(count):
         room = draw(rng)
@@ -186,7 +186,7 @@ def drawn(benchmark: ALFWorld, count: int, rng: random.Random) -> Iterator[tuple
 
 
 def spoiled(found: list[Room], count: int, rng: random.Random) -> Iterator[tuple[str, str, str]]:
-    """Name, text and right reason of spoiled rooms, all ways in turn."""
+    """Name, text and expected reason of spoiled rooms, all ways in turn."""
     for number in range(count):
         name = list(SPOILED)[number % len(SPOILED)]
         change, reason = SPOILED[name]
@@ -194,7 +194,7 @@ def spoiled(found: list[Room], count: int, rng: random.Random) -> Iterator[tuple
 
 
 def differences(benchmark: ALFWorld, task: Task, open_game: Any, grammar: str, seed: int) -> list[str]:
-    """Where the engine and the rules part along a game's stored plan, with looks in between."""
+    """Where engine and rules differ along a game's stored plan, with looks in between."""
     game, rng = benchmark._game(task), random.Random(seed)
     world, running = game.world(grammar), open_game(game, grammar)
     same = (running.overview, running.goal) == (world.overview(), game.goal)

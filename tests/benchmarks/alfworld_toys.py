@@ -1,4 +1,4 @@
-"""A small room, games with recorded answers, and what else the tests of ALFWorld need without its data."""
+"""A small room, games with recorded answers, and other inputs for ALFWorld's tests without its data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ action PutObject {
 }
 """
 
-# A kitchen: receptacles with whether they can be closed; objects with what can be done to them.
+# A kitchen: receptacles and whether they can be closed; objects and what can be done to them.
 _RECEPTACLES = {
     "CounterTop": False, "DiningTable": False, "Desk": False, "Fridge": True, "Microwave": True,
     "Cabinet": True,
@@ -73,7 +73,7 @@ _TWO = (
     "(receptacleType ?r DeskType) (inReceptacle ?p ?r))))))"
 )
 HOT_APPLE = _IN.format("(isHot ?o) (heatable ?o)", "Apple", "Desk")
-# Directory, the task's sentence, and the goal, of each type of task.
+# Directory, sentence and goal of each type of task.
 _CHORES = {
     "pick_and_place_simple-Book-None-Cabinet-1":
         ("put some book in cabinet", _IN.format("", "Book", "Cabinet")),

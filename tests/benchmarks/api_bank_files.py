@@ -37,7 +37,7 @@ def _printed(name: str, arguments: dict[str, str]) -> str:
 
 
 def _level_3_tool(tool: dict[str, Any]) -> str:
-    """A description with the names that level 3 has for its fields."""
+    """A description with level 3's names for its fields."""
     return json.dumps({"apiCode": tool["name"], "description": tool["description"],
                        "parameters": tool["input_parameters"], "response": {}})  # fmt: skip
 
@@ -128,8 +128,8 @@ def _level_3_records(replies: bool, training: bool) -> list[dict[str, Any]]:
 def write(root: pathlib.Path) -> pathlib.Path:
     """Writes all files below `root`; returns it.
 
-    The reminders of the first person are found by their content only, of the second by both, of the others
-    not at all.  One training record lacks the brackets, one is there twice.
+    Reminders of the first person are found by content only, of the second by content and time, of the
+    others not at all.  One training record lacks the brackets, one is duplicated.
     """
     training = _level_3_records(False, True)
     training[-1]["output"] = training[-1]["output"].replace("[", "").replace("]", "")

@@ -7,7 +7,7 @@ import pathlib
 
 from genenv_jax.benchmarks.bamboogle import tasks
 
-# Question, answer, then the two sub-questions with their answers, several divided by "|".
+# Question, answer, then the two sub-questions with their answers; "|" separates several.
 QUESTIONS = [
     ("Where was the author of The Long Walk Home born?", "Port Albert",
      "Who wrote The Long Walk Home?", "Ann Miller|A. Miller", "Where was Ann Miller born?", "Port Albert"),
@@ -21,10 +21,10 @@ QUESTIONS = [
      "In which country does the Saxon Ferry sail?", "Ostland", "What is the capital of Ostland?", "Velm"),
     ("What did the wife of the inventor of the coil lamp teach?", "music",
      "Who invented the coil lamp?", "Otto Farr", "What did the wife of Otto Farr teach?", "song and music"),
-    # Its sub-questions lead to something else.
+    # Its sub-questions lead elsewhere.
     ("How old was the winner of the first Lake Race?", "31",
      "Who won the first Lake Race?", "Bo Lund", "In which year was Bo Lund born?", "1902"),
-    # The second sub-question is asked in another one too, and so is the first answer.
+    # Another entry also contains the second sub-question and the first answer.
     ("What else is made where the Glass Pier stands?", "rope",
      "Who designed the Glass Pier?", "Ivo Brandt", "What is made where the Glass Pier stands?", "rope"),
     ("Who trained the rider of the horse Pale Star?", "Cy Young",

@@ -24,7 +24,7 @@ _NOISE = ("the", "a", "An", "of", "in", "1837", "...", "-", "U.S.", "É", "  ", 
 
 
 def pairs() -> list[tuple[str, list[str]]]:
-    """(prediction, golds) whose words often coincide, with articles, punctuation and odd spaces."""
+    """(prediction, golds) whose words often overlap, with articles, punctuation and odd spaces."""
     rng, found = random.Random(0), []
     while len(found) < _COUNT:
         golds = rng.sample(_GOLDS, rng.choice((1, 1, 2, 3)))

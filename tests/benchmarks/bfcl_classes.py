@@ -1,6 +1,6 @@
-"""Small stateful classes in the place of BFCL's official ones, and calls that are heavy for either.
+"""Small stateful classes in place of BFCL's official ones, and calls that are expensive for either.
 
-A file system and a calculator with some of the official methods, which answer in the official words.
+A file system and a calculator with some of the official methods, which return the official texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from genenv_jax.benchmarks.bfcl import backends
 
 @contextlib.contextmanager
 def executing() -> Iterator[None]:
-    """BFCL's calls are executed by these classes."""
+    """These classes execute BFCL's calls."""
     names = (f"{backends._PACKAGE}.{name}" for name in ("gorilla_file_system", "math_api"))
     modules = dict.fromkeys(names, sys.modules[__name__])
     with mock.patch.object(backends, "is_installed", lambda: True), mock.patch.dict(sys.modules, modules):

@@ -1,8 +1,8 @@
 """A grammar of BFCL conversations in the simulator's format: sound by construction, or broken in one way.
 
-A conversation is drawn class by class: `SCENES` has for each class an initial state, the turns that come
-first and the turns that may come again and again.  `BROKEN` has the ways in which one is spoilt, with the
-reason for which it is to be turned away.
+A conversation is drawn class by class: `SCENES` has for each class an initial state, the first turns and
+the turns that may be repeated.  `BROKEN` has the ways to break a conversation, with the reason for which it
+must be rejected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPENED = (
 )
 _WATCHED = ("Put <symbol> on my watchlist.", "[add_to_watchlist(stock='<symbol>')]")
 # Class: initial state, first turns, and sequences of turns that may follow.  <name>, <second>, <token> and
-# <count> are those of the scene, <new>, <number>, <fuel>, <level>, <symbol> and <ticket> of a sequence.
+# <count> are drawn per scene, <new>, <number>, <fuel>, <level>, <symbol> and <ticket> per sequence.
 SCENES: dict[str, tuple[dict[str, Any], Sequence[Turn], Sequence[Sequence[Turn]]]] = {
     "GorillaFileSystem": (
         {"root": {"home": {"type": "directory", "contents": _FILES}}},
@@ -84,7 +84,7 @@ SCENES: dict[str, tuple[dict[str, Any], Sequence[Turn], Sequence[Sequence[Turn]]
 
 
 def _filled(value: Any, values: dict[str, Any]) -> Any:
-    """A state or a text with values in the places of their names."""
+    """A state or text with names replaced by values."""
     if isinstance(value, dict):
         return {_filled(key, values): _filled(entry, values) for key, entry in value.items()}
     if isinstance(value, str):
@@ -131,13 +131,13 @@ def draw(rng: random.Random, classes: Sequence[str]) -> Conversation:
 
 
 def write(conversation: Conversation) -> str:
-    """As a simulator writes it."""
+    """The conversation in the simulator's format."""
     return json.dumps(conversation)
 
 
 # -- broken ones ---------------------------------------------------------------------------------------
 
-# A call that fails, and requests to do two things in no order, by class.
+# By class: a failing call, and requests to do two things in any order.
 _FAILING = {
     "GorillaFileSystem": ("Show lost.txt.", "[cat(file_name='lost.txt')]"),
     "TwitterAPI": ("Show tweet 9999.", "[get_tweet(tweet_id=9999)]"),
@@ -181,7 +181,7 @@ def _of(table: dict[str, Turn], times: int = 1):
 
 
 def _first(**fields: Any):
-    """The first turn with other fields; a function makes a field of what it was."""
+    """The first turn with other fields; a function maps a field's old value."""
 
     def spoil(found: Conversation, classes: Sequence[str]) -> Conversation:
         first, *rest = found["turns"]
@@ -219,7 +219,7 @@ def _again(found: Conversation, classes: Sequence[str]) -> Conversation | None:
     return turn and _with(found, turn, (f"Once more, please: {turn[0]}", turn[1]))
 
 
-# Name: (how it is spoilt, the reason for which it is turned away).
+# Name: (how it is broken, the reason for its rejection).
 BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | str | None], str]] = {
     "cut short": (lambda found, classes: write(found)[:-20], "unparsable"),
     "Python instead of JSON": (lambda found, classes: str(found), "unparsable"),
@@ -275,6 +275,6 @@ BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | s
 
 
 def spoil(rng: random.Random, name: str, classes: Sequence[str]) -> str | None:
-    """A conversation that is broken in one way; None where the classes do not allow it."""
+    """A conversation broken in one way; None if the classes do not allow it."""
     found = BROKEN[name][0](draw(rng, classes), classes)
     return found if found is None or isinstance(found, str) else write(found)

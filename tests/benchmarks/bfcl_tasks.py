@@ -62,7 +62,7 @@ def seed_task(kind="parallel", rule="ast", language="python", category="parallel
 
 
 def of_category(directory, category, rule):
-    """BFCL with the held-out tasks of a category of conversations, and no seeds."""
+    """BFCL with a conversation category's held-out tasks and no seeds."""
     options = {"seed_categories": (), "eval_categories": (category,), "multi_turn_rule": rule}
     return BFCL(data_dir=directory, **options)
 
@@ -72,7 +72,7 @@ def generation(tools="same", request="Weather in Rome?", answer="[weather.get(ci
 
 
 def tool(name: str, **properties: str) -> dict[str, Any]:
-    """A function whose parameters, given with their types, are all required."""
+    """A function with required parameters, given by type."""
     schema = {key: {"type": kind, "description": f"The {key}."} for key, kind in properties.items()}
     parameters = {"type": "dict", "properties": schema, "required": list(schema)}
     return {"name": name, "description": f"Does {name}.", "parameters": parameters}
@@ -103,7 +103,7 @@ TOOLS = FUNCTIONS["GorillaFileSystem"]
 
 
 def conversation(calls: list[list[str]], turns: list | None = None) -> Task:
-    """A whole conversation with these reference calls a turn."""
+    """A whole conversation with these reference calls per turn."""
     turns = turns or [[{"role": "user", "content": f"Request {i}."}] for i in range(len(calls))]
     answer = {
         "kind": CONVERSATION, "language": "python", "rule": CONVERSATION, "ground_truth": [],
@@ -115,7 +115,7 @@ def conversation(calls: list[list[str]], turns: list | None = None) -> Task:
 
 
 def turn(calls: list[str], history: tuple[list[str], ...] = ()) -> Task:
-    """A turn on its own, executed."""
+    """A single executed turn."""
     answer = {
         "kind": "parallel", "language": "python", "rule": TURN_STATE,
         "ground_truth": [{"touch": {"file_name": ["x"]}}], "same_tools": True,
@@ -156,7 +156,7 @@ def _single(name: str, number: int) -> tuple[dict[str, Any], list[Any]]:
 def _conversation(name: str, number: int) -> tuple[dict[str, Any], list[list[str]]]:
     """A record of a multi-turn category, and its reference calls.
 
-    A file is made, and shown; `cat` is announced only after it was asked for where functions are missing.
+    A file is made, and another shown; in "miss_func", `cat` is offered only after it was needed.
     """
     city = _CITIES[number]
     requests = [f"Make a file named {city}.", f"Work in {city}: look around.", f"Show {city}'s notes."]

@@ -1,4 +1,4 @@
-"""Made-up questions of each checker, as files of one's own."""
+"""Made-up questions for each checker, as a user's files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TOOLS = "You may call book(restaurant: text, guests: integer, day: text)."
 
 
 def records() -> list[dict]:
-    """All records, those of a category together."""
+    """All records, grouped by category."""
     found = [
         (category, checker, asked.format(about), answer)
         for category, checker, asked, answers in _ASKED
@@ -46,7 +46,7 @@ def records() -> list[dict]:
 
 
 def write(directory: pathlib.Path) -> pathlib.Path:
-    """Writes train.jsonl and held_out.jsonl, two of six of each category, into a new directory."""
+    """Writes train.jsonl and held_out.jsonl, the latter two of each category's six, into a new directory."""
     directory.mkdir(parents=True, exist_ok=True)
     parts = {"train.jsonl": [], "held_out.jsonl": []}
     for index, record in enumerate(records()):

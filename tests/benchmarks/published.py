@@ -1,4 +1,4 @@
-"""Tables of upstream files for small files, as `genenv_jax/benchmarks/sources` has them for the real ones."""
+"""Tables of upstream files for small files, like those of `genenv_jax/benchmarks/sources` for real ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from genenv_jax.benchmarks import data_files
 
 @contextlib.contextmanager
 def published(name: str, directory: pathlib.Path, url: str = "https://example.org") -> Iterator[None]:
-    """Makes what is below `directory` now the published files of the benchmark `name`, at `url`."""
+    """Makes the files now below `directory` the published files of the benchmark `name`, at `url`."""
     lines = ["path\turl\tbytes\tsha256"]
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         content, relative = path.read_bytes(), path.relative_to(directory).as_posix()

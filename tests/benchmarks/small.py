@@ -1,4 +1,4 @@
-"""What writes the small files of each benchmark into a directory.
+"""Writes the small files of each benchmark into a directory.
 
 python -m tests.benchmarks.small DIRECTORY         # a directory each, for bench.fuzz
 """
@@ -25,12 +25,12 @@ WRITERS = {
     "bfcl": bfcl_tasks.write,
     "travelplanner": travelplanner_files.write,
 }
-# With those of nobody's data set.
+# Including those without a data set.
 ALL_WRITERS = {**WRITERS, "custom": custom_files.write}
 
 
 def write(directory: pathlib.Path) -> pathlib.Path:
-    """The small files of all benchmarks, in a directory each, in place of what is there."""
+    """Writes the small files of all benchmarks, one directory each, replacing earlier ones."""
     shutil.rmtree(directory, ignore_errors=True)
     for name, write_files in ALL_WRITERS.items():
         write_files(directory / name)

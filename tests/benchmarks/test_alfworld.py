@@ -17,7 +17,7 @@ from tests.benchmarks.alfworld_toys import OTHER_PROBLEM, PLAN, PROBLEM, write_g
 
 @pytest.fixture(scope="module")
 def loaded(alfworld_dir) -> ALFWorld:
-    """With games, made up and real."""
+    """ALFWorld with made-up and with real games."""
     return ALFWorld(data_dir=alfworld_dir)
 
 
@@ -60,7 +60,7 @@ def test_it_says_what_its_games_are(toy):
 def test_the_steps_of_a_game(toy):
     seeds = toy.tasks("seed")
     commands = ["go to desk 1", "go to drawer 1", "open drawer 1", *PLAN]
-    # The likelihood is from this one game, which has the mug in a drawer.
+    # The likelihood comes from this game alone, with the mug in a drawer.
     assert [task.answer["action"] for task in seeds] == commands[1:]
     last = toy.text(seeds[-1])
     assert last.startswith("Your task is to: put a clean mug in desk.\n\nYou are in the middle")

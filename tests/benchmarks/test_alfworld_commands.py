@@ -19,7 +19,7 @@ from genenv_jax.benchmarks.alfworld import commands
         ("put mug 1 on desk 1", ["put mug 1 in/on desk 1"]),
         ("put mug 1 in/on desk 1", ["put mug 1 in/on desk 1"]),
         ("Action: Put mug 1 in / on desk 1", ["put mug 1 in/on desk 1"]),
-        # As AgentGym's models answer.
+        # As AgentGym models answer.
         ("Thought:\nI look there.\n\nAction:\ngo to desk 1", ["go to desk 1"]),
         ("**Action:**\n```\ngo to desk 1\n```\nThen I see.", ["go to desk 1"]),
         ("<action>\ngo to desk 1\n</action>", ["go to desk 1"]),

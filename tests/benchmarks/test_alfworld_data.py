@@ -1,4 +1,4 @@
-"""ALFWorld's published games: counts, and the rules against what the official engine said in them."""
+"""ALFWorld's published games: counts, and the rules against the official engine's recorded answers."""
 
 import json
 
@@ -45,7 +45,7 @@ def official_games(data_dir):
 
 
 def test_the_official_expert_wins_and_loses_the_same_games(official_games):
-    """134 games, 4,067 commands: `won` after the last command is the official engine's."""
+    """134 games, 4,067 commands: `won` after the last command equals the official engine's."""
     _, found = official_games
     recorded = json.loads(WALKTHROUGHS.read_text())["games"]
     assert set(recorded) == set(found) and len(found) == 134
@@ -67,7 +67,7 @@ def test_the_official_expert_wins_and_loses_the_same_games(official_games):
 
 
 def test_the_rules_say_what_the_engine_said(official_games):
-    """Every answer of the engine in 120 recorded games (grammar 0.4), where the rules tell one."""
+    """Every engine answer in 120 recorded games (grammar 0.4) that the rules determine."""
     directory, found = official_games
     path = directory / "DERIVED" / "handcoded_expert_valid_unseen_partial.jsonl"
     if not path.is_file():

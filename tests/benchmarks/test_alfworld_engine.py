@@ -3,7 +3,7 @@
     pip install alfworld textworld
     ALFWORLD_GAMES=134 python -m pytest -m slow tests/benchmarks/test_alfworld_engine.py
 
-`WALKTHROUGHS` has what the official expert (HandCodedTWAgent, at most 150 steps) did in the 134 games
+`WALKTHROUGHS` has the official expert's commands (HandCodedTWAgent, at most 150 steps) in the 134 games
 in alfworld 0.4.2's grammar, and whether the official engine called the game won.
 """
 
@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def play(benchmark: ALFWorld, task, written: list[str]):
-    """Plays a list of commands; the score, or None where the game is not over."""
+    """Plays a list of commands; returns the score, or None if the game is not over."""
     episode = benchmark.episode(task)
     try:
         for command in written:
@@ -44,7 +44,7 @@ def play(benchmark: ALFWorld, task, written: list[str]):
 
 
 def follow(running: engine.Engine, world: World) -> None:
-    """Takes the expert's way in both, which say the same at each step."""
+    """Follows the expert in both, which must agree at each step."""
     for command in expert.walkthrough(world):
         assert list(running.admissible) == list(world.admissible())
         assert running.step(command) == world.apply(command)
@@ -59,7 +59,7 @@ def directory(data_dir):
 
 @pytest.mark.parametrize("grammar", commands.GRAMMARS)
 def test_the_rules_are_the_engines(grammar, directory):
-    """Every text and every list of commands, on the way of the explorer."""
+    """Compares every text and every list of commands along the expert's walkthrough."""
     found = tasks.load(directory, "valid_unseen")
     for game in (found[0], found[60]):
         running = engine.Engine(game, grammar)
@@ -70,7 +70,7 @@ def test_the_rules_are_the_engines(grammar, directory):
 
 @pytest.mark.parametrize("grammar", commands.GRAMMARS)
 def test_written_games_are_the_same_by_the_rules_and_on_the_engine(grammar, directory):
-    """Overviews, commands and texts along the stored plans, with looks in between; and they are won."""
+    """Overviews, commands and texts agree along the stored plans, with looks in between; both win."""
     benchmark = ALFWorld(data_dir=directory, episodes=True, max_seeds=6)
     assert benchmark.isolated and isinstance(benchmark.open_game, engine.Engines)
     # Tasks are parsed and verified; verification plays them on the engine.
@@ -81,7 +81,7 @@ def test_written_games_are_the_same_by_the_rules_and_on_the_engine(grammar, dire
 
 
 def test_games_do_not_disturb_each_other(directory):
-    """Several in one process, in turns."""
+    """Several in one process, interleaved."""
     found = tasks.load(directory, "valid_unseen")[:2]
     worlds = [game.world() for game in found]
     ways = [expert.walkthrough(world) for world in worlds]
@@ -94,7 +94,7 @@ def test_games_do_not_disturb_each_other(directory):
 
 
 def test_an_environment_is_used_again(directory):
-    """The same texts as in a fresh one, and no second copy of Fast Downward's library."""
+    """Texts equal those of a fresh one, without a second copy of Fast Downward's library."""
     found = tasks.load(directory, "valid_unseen")[:2]
     open_game = engine.Engines()
     first = open_game(found[0], commands.PUT_IN_ON)
@@ -132,9 +132,9 @@ def test_a_game_that_cannot_be_opened(tmp_path):
 
 @pytest.mark.parametrize("grammar", ["games", "move_to"])
 def test_verdicts_of_the_official_expert(grammar, directory):
-    """`won`, and after how many steps, as the official engine had it.  All games: ALFWORLD_GAMES=134.
+    """`won` and the number of steps equal the official engine's.  All games: ALFWORLD_GAMES=134.
 
-    Of a sample of the games each grammar has every other one.
+    In a sample, each grammar plays every other game.
     """
     recorded = json.loads(WALKTHROUGHS.read_text())["games"]
     options = {"eval_protocol": "episode", "grammar": grammar, "max_steps": 151}
@@ -145,7 +145,7 @@ def test_verdicts_of_the_official_expert(grammar, directory):
         record = recorded[task.id]
         written = record["commands"].split(", ")
         if grammar == "games":
-            # The older texts know neither the other way to put nor `help`.
+            # The older grammar has neither the other put command nor `help`.
             written = [commands.translate(command, commands.PUT_IN_ON) for command in written]
         score = play(benchmark, task, written)
         assert (score is not None and score.success) == record["won"], task.id
@@ -154,7 +154,7 @@ def test_verdicts_of_the_official_expert(grammar, directory):
 
 
 def test_our_ways_win(directory):
-    """In 50 steps.  All games: ALFWORLD_GAMES=134."""
+    """Within 50 steps.  All games: ALFWORLD_GAMES=134."""
     benchmark = ALFWorld(data_dir=directory, eval_protocol="episode")
     stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
     for task in benchmark.tasks("eval")[::stride]:

@@ -1,4 +1,4 @@
-"""Whole games: attempts at them, in one message or in a conversation that grows, and games as seeds."""
+"""Whole games: attempts at them, in one message or in a growing conversation, and games as seeds."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ def written(alfworld_games) -> base.Task:
 
 @pytest.fixture
 def toy(tmp_path) -> ALFWorld:
-    """Trained on steps, held out is a game."""
+    """Trained on steps; a game is held out."""
     alfworld_toys.write_game(tmp_path, "valid_train", pddl_problem=alfworld_toys.OTHER_PROBLEM)
     alfworld_toys.write_game(tmp_path, "valid_unseen")
     benchmark = ALFWorld(data_dir=tmp_path, max_steps=4, eval_protocol="episode", played_on="rules")
@@ -213,7 +213,7 @@ def test_the_simulator_is_shown_a_room(alfworld_games):
     room, record = user["content"].split("\n\n")
     assert room == alfworld_games.simulator_answer(seed) and "write a harder game" in record
     assert "\n" not in room and len(room) < 700
-    # Seeds are copies of themselves, whatever their games have beside the room.
+    # A seed's room copies the seed, whatever else its game has.
     copy = alfworld_games.parse(room, seed, "copy", 0)
     assert alfworld_games.canonical(copy) == alfworld_games.canonical(seed)
 

@@ -1,4 +1,4 @@
-"""Rooms that a simulator writes: the gate, the expert, and the games that rooms become."""
+"""Rooms that a simulator writes: the gate, the expert, and the resulting games."""
 
 import collections
 import json
@@ -68,7 +68,7 @@ def test_the_documented_room_is_one(benchmark):
 
 
 def test_random_rooms(benchmark):
-    """What is accepted is won by its stored plan, and is read again from what is written for it."""
+    """An accepted room's stored plan wins, and its written form reads back the same."""
     rng = random.Random(1)
     reasons = collections.Counter()
     for room, task in drawn(benchmark, 60, rng):
@@ -122,7 +122,7 @@ def test_what_is_no_room(value):
 
 
 def test_rooms_that_are_alike():
-    """Numbers and the order in which a room is written make no other room; another place does."""
+    """Other numbers or another order do not make a different room; another place does."""
     room = rooms.read(ROOM)
     places = dict(reversed(ROOM["places"].items()))
     places["cabinet 9"] = places.pop("cabinet 2")
@@ -135,7 +135,7 @@ def test_rooms_that_are_alike():
 
 
 def _breadth_first(world: World, most: int) -> int | None:
-    """Length of a shortest way by trying everything; 0: there is none; None: `most` states do not tell."""
+    """Length of a shortest plan, by exhaustive search; 0: none exists; None: unknown after `most` states."""
 
     def key(w: World):
         return (w.here, w.held, frozenset(w.opened), frozenset(w.inside),
@@ -161,7 +161,7 @@ def _breadth_first(world: World, most: int) -> int | None:
 
 
 def test_the_expert_wins_what_can_be_won():
-    """As a search that tries everything shows, in small rooms; informed, it takes few steps more."""
+    """Compared with exhaustive search in small rooms; informed, it takes at most two more steps."""
     rng = random.Random(3)
     compared = collections.Counter()
     while min(compared[True], compared[False]) < 6:
@@ -193,7 +193,7 @@ def test_a_game_that_takes_too_long_is_turned_away(benchmark):
 
 @pytest.mark.data
 def test_published_games_are_rooms(data_dir):
-    """Every one, with its own chore."""
+    """Every game, with its own chore."""
     directory = tasks.find_directory(data_dir)
     for split in tasks.available(directory):
         for game in tasks.load(directory, split):

@@ -1,4 +1,4 @@
-"""The rules of the games against the official engine's words, and the expert's ways."""
+"""The games' rules against the official engine's texts, and the expert's plans."""
 
 import itertools
 
@@ -15,7 +15,7 @@ def toy(grammar: str = commands.PUT_IN_ON) -> World:
 
 
 def wins(world: World, way: list[str]) -> bool:
-    """Whether commands win a game, the last of them and none before."""
+    """Whether the last command, and none before, wins a game."""
     world, won = world.copy(), []
     for command in way:
         world.apply(command)
@@ -48,7 +48,7 @@ def test_a_game_by_the_rules():
     assert world.apply("go to desk 1") == "On the desk 1, you see a desklamp 1."
     assert "clean mug 1 with sinkbasin 1" in world.admissible()  # it is at the same place
     assert world.apply("put mug 1 in/on desk 1") == "You put the mug 1 in/on the desk 1."
-    assert not world.won()  # it is not clean
+    assert not world.won()  # not clean
     world.apply("take mug 1 from desk 1")
     cleaned = world.apply("clean mug 1 with sinkbasin 1")
     assert cleaned == "You clean the mug 1 using the sinkbasin 1."
@@ -75,7 +75,7 @@ def test_the_expert():
     assert explored == ["go to desk 1", "go to drawer 1", "open drawer 1", *PLAN]
     likely = {("mug", "drawer"): 1.0}
     assert expert.walkthrough(world, likely)[0] == "go to drawer 1"
-    assert toy().overview() == world.overview() and world.held is None  # it was not changed
+    assert toy().overview() == world.overview() and world.held is None  # it is unchanged
 
 
 def test_no_plan_is_an_error():
@@ -103,7 +103,7 @@ def test_every_game_is_won_within_fifty_steps(alfworld_dir):
         assert 0 < len(expert.walkthrough(world, likely)) <= 50
 
 
-# By hand: the kitchen of the held-out games.
+# By hand: the held-out games' kitchen.
 SHORT_WAYS = {
     "look_at_obj_in_light": "go to microwave 1, open microwave 1, take book 1 from microwave 1, "
     "go to desk 1, use desklamp 1",
@@ -131,7 +131,7 @@ def test_an_informed_expert_takes_the_short_way_in_each_type_of_task(tmp_path):
 
 
 def test_what_only_some_games_have(tmp_path):
-    """Heat and cold take each other's place; a knife slices; an empty hand holds nothing."""
+    """Heating undoes cooling and vice versa; a knife slices; an empty hand holds nothing."""
     world = World(pddl.parse(alfworld_toys.kitchen("valid_unseen", alfworld_toys.HOT_APPLE)))
     assert world.apply("inventory") == "You are not carrying anything."
     for command in ("go to countertop 1", "take apple 1 from countertop 1", "go to microwave 1"):

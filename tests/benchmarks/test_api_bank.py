@@ -43,7 +43,7 @@ REPLY = Task("r", "api_bank", "level-1-response", CALL.messages, (TOOL,), _REPLY
 
 
 def _gold(api, kind="str", **parameters):
-    """What a call is compared with; each parameter of the same type."""
+    """A gold call; all parameters have the same type."""
     types = dict.fromkeys(parameters, kind)
     spec = {"kind": "call", "level": 1, "sample": "d", "target": ""}
     return {**spec, "name": api, "parameters": parameters, "types": types}
@@ -63,7 +63,7 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def loaded(api_bank_dir):
-    """With data, made up and loaded."""
+    """With made-up or real data."""
     return APIBank(data_dir=api_bank_dir)
 
 
@@ -108,7 +108,7 @@ def test_calls_are_read_as_they_are_printed(text, arguments):
         ("[A(x='1)]", calls.FAILED_PARSE),
         ("[A('1')]", calls.FAILED_PARSE),
         ("[A(x: '1')]", calls.FAILED_PARSE),
-        # The official expression reads `New`, nothing, `1`, `ann` and nothing.
+        # The official regular expression reads `New`, nothing, `1`, `ann` and nothing.
         ("[A(x=New York)]", calls.FAILED_PARSE),
         ("[A(x=-1)]", calls.FAILED_PARSE),
         ("[A(x=1.5)]", calls.FAILED_PARSE),
@@ -208,7 +208,7 @@ def test_a_graded_reward_counts_names_arguments_and_values(benchmark, answer, si
             "RecordHealthData",
             "health_data",
             "[{'name': 'pulse', 'value': '70'}]",
-            "[{'name': 'pulse', 'value': '99'}]",  # the official comparison is switched off
+            "[{'name': 'pulse', 'value': '99'}]",  # officially not compared
             "[{'name': 'pulse'}, {'name': 'pulse'}]",
         ),
         ("SendEmail", "receiver", "ann@example.com", "ann@EXAMPLE.com", "ANN@example.com"),
@@ -276,7 +276,7 @@ def test_keywords_of_a_tool_search(benchmark, keywords, exact, words):
     ("keywords", "pays"),
     [
         ("book restaurant table", True),
-        ("Table Restaurant book", True),  # sets of words
+        ("Table Restaurant book", True),  # as sets of words
         ("table", False),  # a third
         ("restaurant table", True),
         ("book restaurant table bread", True),  # one word of the conversation
@@ -287,13 +287,13 @@ def test_keywords_of_a_tool_search(benchmark, keywords, exact, words):
     ],
 )
 def test_a_tool_search_is_not_padded(keywords, pays):
-    """CALL's conversation has bread and twice; the gold search found `ReserveRestaurantTable`."""
+    """CALL's conversation contains "bread" and "twice"; the gold search found `ReserveRestaurantTable`."""
     task = _search("lv3-api-train", "ReserveRestaurantTable", "book restaurant table")
     score = APIBank(tool_search="words").score(task, f"[ToolSearcher(keywords='{keywords}')]")
     assert (score.reward == 1.0, score.success) == (pays, pays)
 
 
-# What the official rules leave open: (API, parameter, type, gold, what they accept, what is paid as well).
+# Where the official rules are loose: (API, parameter, type, gold, what they accept, what is also rewarded).
 _OPEN = [
     ("AddReminder", "content", "str", "buy fresh bread", "buy fresh bread zebra umbrella", None),
     ("AddReminder", "content", "str", "buy fresh bread", "buy fresh", None),
@@ -329,7 +329,7 @@ def test_what_the_official_rules_leave_open_is_not_paid(
 
 @pytest.mark.data
 def test_held_out_calls_with_what_nobody_asked_for_earn_nothing(data_dir):
-    """All calls of the three levels: the score accepts most of these changes, the reward none."""
+    """All calls of the three levels: the score accepts most of these changes, the reward rejects all."""
     counts = collections.Counter()
     benchmark = APIBank(data_dir=data_dir, tool_search="words")
     for task in benchmark.tasks("eval"):
@@ -379,7 +379,7 @@ def test_rouge_l_equals_the_package(splits):
 
 
 def test_rouge_l_of_nothing_is_zero():
-    # The package raises for these; the official evaluators count an empty prediction as 0.
+    # The package raises an error; the official evaluators count an empty prediction as 0.
     assert rouge.rouge_l("a", "") == rouge.rouge_l("a", "...") == rouge.rouge_l("", "a") == 0.0
 
 
@@ -396,7 +396,7 @@ def test_replies_are_scored_by_rouge_l(benchmark):
     assert 0 < half.reward < 1 and half.detail["rouge_l"] == half.reward
     assert benchmark.score(REPLY, "AI: Nothing at all").reason == "low_rouge_l"
     assert not benchmark.score(REPLY, "").valid
-    # Only the level-3 evaluator takes the speaker's name away.
+    # Only the level-3 evaluator strips the speaker's name.
     third = Task("r", "api_bank", "x", CALL.messages, (TOOL,), {**REPLY.answer, "level": 3})
     text = "AI: " + REPLY.answer["text"]
     assert benchmark.score(third, text).reward == 1.0 > benchmark.score(REPLY, text).reward
@@ -658,7 +658,7 @@ def test_metrics_have_the_official_names(loaded):
     assert found["level-3-batch-inf/accuracy"] == pytest.approx(1 - 1 / len(level_3))
     assert found["level-3-batch-inf/sample_accuracy"] == pytest.approx(1 - 1 / len(samples))
     assert found["calls/accuracy"] == pytest.approx(1 - 1 / len(tasks))
-    # A bootstrap may hold a task twice.
+    # A bootstrap sample may contain a task twice.
     twice = {"accuracy": 1.0, "accuracy_executed": 1.0}
     assert loaded.aggregate([results[0], results[0]]) == twice
     assert loaded.aggregate([]) == {"accuracy": 0.0}

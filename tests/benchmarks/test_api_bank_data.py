@@ -1,4 +1,4 @@
-"""API-Bank's published files: counts, and our reader against what they print."""
+"""API-Bank's published files: counts, and our reader against their printed calls."""
 
 import json
 
@@ -41,7 +41,7 @@ def test_levels_hold_the_official_number_of_tool_searches_and_samples(splits):
 
 
 def test_gold_parameters_are_the_dialogues_and_agree_with_what_is_printed(splits, data_dir):
-    # Our reader gets from the printed call what the dialogue holds, quoted lists included.
+    # From the printed call, our reader gets the dialogue's values, quoted lists included.
     directory = records.find_directory(data_dir)
     lists = 0
     for name in ("level-1-api", "level-2-api"):
@@ -66,7 +66,7 @@ def test_found_apis_bring_their_parameters_types(splits):
 
 def test_contents_that_must_be_equal_are_few(splits):
     exact = [task.id for tasks in splits.values() for task in tasks if task.answer.get("exact")]
-    # Found by content: the database has another time than the call.
+    # Found by content: the database's time differs from the call's.
     assert len(exact) == 12
     assert all("Agenda" in task_id or "Reminder" in task_id for task_id in exact)
 

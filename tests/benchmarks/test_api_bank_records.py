@@ -1,4 +1,4 @@
-"""Loading API-Bank's files: what is read of small ones, and errors that name file and record."""
+"""Loading API-Bank's files: contents of small ones, and errors that name file and record."""
 
 import json
 
@@ -28,12 +28,12 @@ def test_calls_and_replies_of_three_levels(directory):
     wish = "User: This is Ada, ada-0451. Forget that I water the fern at 0:00."
     assert ada.messages == ({"role": "user", "content": wish},)
     assert [tool["name"] for tool in ada.tools] == ["DeleteReminder", "BookTable"]
-    # The database has the first reminder at another time, the second at this one.
+    # The database has the first reminder at another time, the second at the call's.
     exact = [task.answer.get("exact") for task in splits["level-1-api"][:3]]
     assert exact == [["content"], None, None]
     search, book = splits["level-2-api"][:2]
     assert search.answer["target"] == "BookTable" and search.answer["name"] == "ToolSearcher"
-    # The search of the conversation brings the types.
+    # The conversation's search provides the types.
     kinds = {"guest": "str", "seats": "int", "dishes": "list(str)"}
     assert book.id.endswith(":2") and book.answer["types"] == kinds
     assert book.answer["parameters"]["dishes"] == "['soup', 'pie']"
@@ -51,7 +51,7 @@ def test_calls_and_replies_of_three_levels(directory):
 
 
 def test_a_call_after_a_call_has_two_numbers(directory):
-    """The second call of a dialogue is the turn after the first one's, too."""
+    """The dialogue's second call is also the turn after the first call."""
     path = directory / LEVEL_2
     record = json.loads(path.read_text())[1]
     path.write_text(json.dumps([record | {"id": number} for number in (0, 1, 2)]))
@@ -92,7 +92,7 @@ def test_an_entry_is_found_by_time_or_by_content():
         (LEVEL_1, {"instruction": "API descriptions:\n{}"}, r"record 1: an API description lacks"),
         (LEVEL_3, {"sample_id": 99}, r"record 1: level-3.json has no call 1 of sample 99"),
         (LEVEL_3, {"api_id": True}, r"record 1: 'api_id' is missing or not a int"),
-        (TRAINING, {"output": "none"}, r"record 1: the output is no call: no_api_call"),
+        (TRAINING, {"output": "none"}, r"record 1: the output is not a call: no_api_call"),
     ],
 )  # fmt: skip
 def test_a_malformed_record_is_named(directory, path, change, message):

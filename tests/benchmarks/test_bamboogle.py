@@ -35,7 +35,7 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def questions(bamboogle_dir):
-    """All questions, made up and real."""
+    """All made-up or real questions."""
     return records.splits(records.find_directory(bamboogle_dir))[records.TEST]
 
 
@@ -47,7 +47,7 @@ def test_questions_have_two_steps_each(questions):
     for task in questions:
         assert (task.origin, task.category) == ("eval", records.TWO_HOPS)
         assert len(task.answer["answers"]) == 1 and len(task.answer["steps"]) == 2
-    # One entry holds two answers, divided by "|".
+    # One entry has two answers, separated by "|".
     assert any(len(step["answers"]) == 2 for task in questions for step in task.answer["steps"])
 
 
@@ -187,7 +187,7 @@ def test_repetition_costs_little(bounded, text):
 
 
 def _judged(judge):
-    """A benchmark with a function in the place of the endpoint."""
+    """A benchmark with a function in place of the endpoint."""
     benchmark = Bamboogle(judge_url="http://localhost:1/v1", judge_model="m")
     benchmark.judge = judge
     return benchmark
@@ -207,7 +207,7 @@ def test_a_judge_adds_a_metric_and_nothing_else():
     assert asked[0] == (TASK.messages[0]["content"], ("Port Albert",), "the town Port Albert")
     found = benchmark.aggregate([(TASK, right), (TASK, wrong)])
     assert (found["accuracy"], found["judge"], found["judge_failures"]) == (0.0, 0.5, 0.0)
-    # Training is not judged.
+    # Training uses no judge.
     assert "judge" not in benchmark.score(ONE_HOP, "Sydney").detail and len(asked) == 2
 
 
@@ -254,7 +254,7 @@ def test_the_endpoint_is_asked_through_its_client(monkeypatch):
     assert copy.score(TASK, "Sydney").detail["judge"] is True
     assert seen["base_url"] == "http://localhost:1/v1" and seen["model"] == "m"
     assert seen["temperature"] == 0 and "Sydney" in seen["messages"][0]["content"]
-    for answer, count in (("Sydney", 1), ("Perth", 2)):  # no verdict is asked for twice
+    for answer, count in (("Sydney", 1), ("Perth", 2)):  # each verdict is requested once
         assert copy.score(TASK, answer).detail["judge"] is True and len(requests) == count
 
 
@@ -269,7 +269,7 @@ def test_the_endpoint_is_asked_through_its_client(monkeypatch):
         ("Where was Ann Miller born?", (), 1),
         ("birthplace of the author born", (0,), None),
         ("where was she born", (0,), 1),
-        # What the first sub-question leads to must be known before the second is found.
+        # The first sub-question's answer must be known before the second is found.
         ("where was she born", (), None),
         ("capital of France", (), None),
         ("", (), None),

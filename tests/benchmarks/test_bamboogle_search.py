@@ -23,7 +23,7 @@ def benchmark():
 
 
 def _play(benchmark, task, *answers):
-    """The score, where the conversation has grown with each answer."""
+    """The score; the conversation must grow with each answer."""
     episode, score = benchmark.episode(task), None
     assert episode.messages() == benchmark.agent_messages(task)
     for answer in answers:
@@ -90,7 +90,7 @@ def test_a_generated_question_can_be_searched_for(benchmark):
     task = _generated(benchmark)
     assert isinstance(task, Task) and benchmark.is_interactive(task)
     assert _play(benchmark, task, *benchmark.agent_answers(task)).reward == 1.0
-    # The second question is the first one's: no search finds it.
+    # The second question repeats the first: no search finds it.
     assert _generated(benchmark, "Who won the first Lake Race?").reason == generation.BAD_STEPS
     assert _generated(Bamboogle(), "Who won the first Lake Race?").answer["steps"]
     assert _generated(benchmark, "Is it </search> or <search>?").reason == generation.BAD_STEPS

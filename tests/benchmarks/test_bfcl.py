@@ -138,7 +138,7 @@ def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
 
 @pytest.mark.parametrize("form", ["", *BROKEN.values()])
 def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, form):
-    """The official rule counts it as correct, and so does the score of held-out tasks."""
+    """The official rule, and thus the held-out score, counts it as correct."""
     answer = form.format("weather.get")
     assert benchmark.score(_IRRELEVANT, answer) == Score(0.0, False, False, NO_REFUSAL)
     assert benchmark.score(_held_out(_IRRELEVANT), answer) == Score(0.0, True, False, NO_REFUSAL)
@@ -150,7 +150,7 @@ def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, form
 def test_large_numbers_do_not_hide_a_call(benchmark):
     written = benchmark.score(_IRRELEVANT, "[weather.get(days=10**100)]")
     assert written == Score(0.0, False, True, "decoder_success")
-    # Officially a call as well; its value is not worked out here.
+    # Officially also a call; we do not compute its value.
     beyond = benchmark.score(_IRRELEVANT, "[weather.get(days=10**1000)]")
     assert beyond == Score(0.0, False, False, base.TOO_LONG)
 
@@ -163,7 +163,7 @@ def test_large_numbers_do_not_hide_a_call(benchmark):
     ],
 )  # fmt: skip
 def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
-    """Officially such calls decode, so a held-out task without a call is not solved by them."""
+    """Officially such calls decode, so they do not solve a held-out task without a call."""
     call = f"[weather.get(city={value})]"
     assert benchmark.score(_held_out(_IRRELEVANT), call) == Score(0.0, False, False, NO_REFUSAL)
     assert not benchmark.score(seed_task("simple"), call).success
@@ -206,7 +206,7 @@ def test_static_match_takes_positional_arguments_and_defaults(benchmark):
     ):
         score = benchmark.score(task, answer)
         assert (score.reward, score.success, score.valid) == (0.0, False, True)
-    # In the single turns, which nothing executes, case and order stay free.
+    # In single turns, which are not executed, case and order do not matter.
     free = dataclasses.replace(task, answer={**task.answer, "rule": "ast"})
     assert benchmark.score(free, "[book(guests=2), weather.get(city='OSLO')]").reward == 1.0
     assert not benchmark.score(task, "[weather.get('Oslo', 2), book(2)]").success
@@ -276,11 +276,11 @@ def test_the_oldest_messages_are_left_out_of_a_long_conversation():
     shown = prompts.agent_messages(task, 1_000, 6_000)
     assert sum(len(m["content"]) for m in shown) <= 6_000
     assert "user 20" in shown[-1]["content"] and len(shown) > 4
-    # After the latest request, its oldest answers; the request stays.
+    # Within the latest request, the oldest answers are dropped; the request stays.
     log = [message("user", 0), *(message("assistant", number) for number in range(20))]
     text = "".join(m["content"] for m in prompts.agent_messages(task, 1_000, 6_000, log))
     assert "user 0" in text and "assistant 19" in text and "assistant 0" not in text
-    # What is there at least may be longer than the space.
+    # The minimum may exceed the space.
     assert len(prompts.agent_messages(task, 1_000, 100, log)) == 3
 
 
@@ -290,7 +290,7 @@ def test_results_are_shortened_by_what_they_are_in_tokens():
         log = [{"role": "user", "content": "Which?"}, results]
         return prompts.agent_messages(seed_task(), 1_000, 9_000, log)[-1]["content"]
 
-    # Made-up symbols have about two letters a token, words about six.
+    # Made-up symbols have about two letters per token, words about six.
     symbols = ["QXZVK", "WJHGB"] * 400
     capitals, small = shown(symbols), shown([symbol.lower() for symbol in symbols])
     assert len(capitals) < len(small) < 9_000
@@ -437,7 +437,7 @@ def test_the_reference_is_written_in_the_templates_form(benchmark, call, rule):
 
 
 def test_java_values_are_strings(shown_in_template):
-    """As the official handlers give them to the checker; quotes are part of a value."""
+    """The official handlers give them to the checker so; quotes are part of a value."""
     pytest.importorskip("tree_sitter")
     truth = [{"weather.get": {"city": ['Oslo, "N"'], "days": [2]}}]
     tool = {**WEATHER, "parameters": {**WEATHER["parameters"], "properties": {

@@ -117,7 +117,7 @@ def test_parallel_calls_match_in_any_order_and_once_each():
         ("string", ["a.txt"], "atxt", "value_error:string"),
         ("string", ["it's"], 'it"s', "value_error:string"),
         ("string", [".", ""], ".", ""),
-        ("string", [".", ""], "", "value_error:string"),  # "" says that it may be left out
+        ("string", [".", ""], "", "value_error:string"),  # "" means that it may be omitted
         ("string", [""], "", ""),
         ("string", ["", ""], "", ""),
         ("array of string", [["A", "b"]], ["A", "b"], ""),
@@ -141,7 +141,7 @@ def test_in_order_calls_have_their_places():
     truth = [{"f": {"a": [1]}}, {"g": {"a": [1]}}, {"f": {"a": [1]}}]
     calls = [{"f": {"a": 1}}, {"g": {"a": 1}}, {"f": {"a": 1}}]
     assert not ast_checker.check_in_order(tools, calls, truth)
-    assert not ast_checker.check_in_order(tools, calls[::-1], truth)  # it is the same
+    assert not ast_checker.check_in_order(tools, calls[::-1], truth)  # the same
     assert not ast_checker.check(tools, calls[1:] + calls[:1], truth, "parallel")
     assert ast_checker.check_in_order(tools, calls[1:] + calls[:1], truth)
     word = "parallel_function_checker_no_order:wrong_count"
@@ -150,7 +150,7 @@ def test_in_order_calls_have_their_places():
 
 
 def test_parallel_matching_is_greedy():
-    # The first reference takes the only call that the second would accept: no search, officially.
+    # The first reference takes the only call that the second would accept: officially, there is no search.
     truth = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
     calls = [{"f": {"a": 1}}, {"f": {"a": 2}}]
     tools = [_tool(a="integer")]
@@ -294,7 +294,7 @@ _BOTH = ("java", "javascript")
         ("if (a) { A.f(x=1); }", ("java",)),
         ("new B() { }; A.f(x=1)", ("java",)),
         ("A /* c */ .f(x=1)", ("java",)),
-        # What no language has.
+        # Invalid in every language.
         ("```json\n[A.f(x=1)]\n```", ()),
         ("# Call.\nA.f(x=1)", ()),
         ("A.f(x=1), B.g(y=2)", ()),
@@ -318,7 +318,7 @@ def test_the_call_that_counts_among_statements_and_comments(text, languages):
 @pytest.mark.parametrize(
     ("text", "reads"),
     [
-        # tree-sitter refuses it: it would rather leave out the call than mend it.
+        # Refused, since tree-sitter would drop the call rather than repair it.
         ("[A.f(x=1)]", True),
         ("A.f(x=1) // done", True),
         ('A.f(x="é", y=2);', True),
@@ -350,7 +350,7 @@ def test_a_call_in_java_may_lack_its_semicolon_and_is_read_as_written(text, read
 def test_malformed_source_calls_are_rejected(language, text, reason):
     found = decode_source_calls(text, language)
     assert isinstance(found, Rejection)
-    # What is deep and broken may be either.
+    # Deep and broken text may be either.
     assert found.reason == reason or {found.reason, reason} == {"too_deep", "unparsable"}
 
 
@@ -416,5 +416,5 @@ def test_reference_calls_take_the_first_option_of_each_part():
     truth = [{"f": {"a": lists, "b": dicts, "c": ["", 1], "d": []}}]
     expected = {"a": [{"k": 1}, "x"], "b": {"m": [], "n": 2, "o": 5}}
     assert list(schemas.reference_calls(truth, [tool])) == [("f", expected)]
-    # The only function of a task is called whatever its answer names it; a required one has a value.
+    # A task's only function is called, whatever name its answer has; a required parameter gets a value.
     assert list(schemas.reference_calls([{"g": {"b": [""]}}], [tool])) == [("f", {"b": ""})]

@@ -1,4 +1,4 @@
-"""Calls on the official stateful classes: what they return, and that hostile ones are harmless."""
+"""Calls on the official stateful classes: their results, and that hostile calls are harmless."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_results_are_text_and_state_remains(made):
         '{"current_working_directory": "work"}',
         '{"current_working_directory": "/home/work"}',
     ]
-    # What JSON cannot hold is written as Python does.
+    # Values that JSON lacks are written as in Python.
     assert _run(made, "square_root(number=4, precision=3)") == ["{'result': Decimal('2')}"]
 
 
@@ -65,12 +65,12 @@ def test_positional_arguments_are_bound_where_an_order_is_given(made):
 
 
 def test_a_dictionary_of_dictionaries_is_a_call_inside_the_call(made):
-    # As the official executor writes it out: both forms run `touch`, and the outer call gets its result.
+    # As in the official executor, both forms run `touch`, and the outer call gets its result.
     for text in ("absolute_value(number=touch(file_name='x'))",
                  "absolute_value(number={'touch': {'file_name': 'y'}})"):  # fmt: skip
         assert _run(made, text) == ['{"error": "Input must be a number"}']
     assert _run(made, "ls()") == ['{"current_directory_content": ["notes", "work", "x", "y"]}']
-    # Inside a list it is only a dictionary, and a call without named arguments only text.
+    # Inside a list it is just a dictionary, and a call without named arguments just text.
     _run(made, "[mean(numbers=[{'touch': {'file_name': 'z'}}]), absolute_value(number=pwd())]")
     assert '"z"' not in _run(made, "ls()")[0]
     assert isinstance(decode("[absolute_value(number={})]"), Rejection)
@@ -80,7 +80,7 @@ def test_a_dictionary_of_dictionaries_is_a_call_inside_the_call(made):
 def test_state_is_compared_by_public_attributes(executable):
     one, other = Backends(SCENARIO), Backends(SCENARIO)
     assert same_state(one, other)
-    _run(one, "cd(folder='work')")  # where one is, is private
+    _run(one, "cd(folder='work')")  # the working directory is private
     assert same_state(one, other)
     _run(one, "touch(file_name='x')")
     assert not same_state(one, other)

@@ -27,7 +27,7 @@ TOOLS = (
     tool("echo", content="string", file_name="string"), tool("add", a="float", b="float"),
     tool("cp", source="string", destination="string"), tool("rm", file_name="string"),
 )  # fmt: skip
-# What the small classes can do of the grammar.
+# The part of the grammar that the small classes support.
 _SMALL = ("GorillaFileSystem", "MathAPI")
 _OFFICIAL_ONLY = (
     "a key that no class reads", "a state of another kind", "a huge state", "nothing to find",
@@ -38,13 +38,13 @@ _OFFICIAL_ONLY = (
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Small files of the data set."""
+    """Small data set files."""
     return bfcl_tasks.write(tmp_path_factory.mktemp("bfcl"))
 
 
 @pytest.fixture
 def benchmark(executable, files):
-    """Conversations, of which none is held out."""
+    """Conversations, none of them held out."""
     return _benchmark(data_dir=files, eval_categories=())
 
 
@@ -88,14 +88,14 @@ def test_an_episode_only_grows(benchmark):
         after = played.messages()
         assert _grows(before, answer, after)
         assert [message["role"] for message in after[len(before) + 1 :]] == [role]
-        # With the mark of what was left out.
+        # Includes the note about omitted text.
         assert len(after[-1]["content"]) <= episode.MAX_OBSERVATION + 60
     assert played.step("Fine.").reason == multi_turn.STATE_MISMATCH
     played.close()
 
 
 def test_the_reference_reads_before_it_uses(benchmark):
-    """A call whose value only a result shows comes in an answer after it."""
+    """A call that needs a value from a result comes in a later answer."""
     contents = {"notes": {"type": "file", "content": "zebra"}}
     files = {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": contents}}}}
     task = _seed([["cat('notes')", "touch('zebra')"], ["ls()", "pwd()"]])
@@ -118,7 +118,7 @@ def _call(name, **arguments):
 @pytest.mark.parametrize("written", [_call("f"), '{"parameters": {}}', "<function=f><parameter=x>"])
 @pytest.mark.parametrize("episodes", [True, False])
 def test_a_conversation_in_the_templates_form(executable, files, written, episodes):
-    """Its tools, calls and results; what the agent wrote stays as it is."""
+    """Its tools, calls and results; the agent's text is unchanged."""
     options = {"episodes": episodes, "seed_categories": ("multi_turn_miss_func",)}
     benchmark = _benchmark(data_dir=files, eval_categories=("multi_turn_miss_func",), **options)
     benchmark.use_template(written)
@@ -150,7 +150,7 @@ def test_a_conversation_in_the_templates_form(executable, files, written, episod
         for part, message in zip(results, came, strict=True):
             assert part in message["content"]
         assert not episodes or sum(len(m["content"]) for m in came) <= episode.MAX_OBSERVATION
-    # One broken call makes the answer one without calls, which ends the turn.
+    # With one broken call the answer counts as one without calls and ends the turn.
     assert played.step(_call("ls") + "<tool_call>{").reason == multi_turn.STATE_MISMATCH
 
 
@@ -239,7 +239,7 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
     [
         ([("Make the file a1.", "[touch('a1')]"), ("Make the file A1!", "[touch('a1')]")],
          soundness.REPEATED_TURN),
-        # A call is given away also where another one needs it.
+        # A call is also given away if another call needs it.
         ([("First mkdir(dir_name='d1'), then enter it.", "[mkdir('d1'), cd('d1')]")], base.GIVEN_AWAY),
         ([("First make the folder d1, then enter it.", "[mkdir('d1'), cd('d1')]")], ""),
         ([("Make the files red and blue.", "[touch('red'), touch('blue')]")], ""),
@@ -251,7 +251,7 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
     ],
 )  # fmt: skip
 def test_unsound_generations_are_turned_away(benchmark, turns, reason):
-    """What the grammar does not spoil."""
+    """Defects that the grammar does not produce."""
     assert _verdict(benchmark, _written(*turns)) == reason
 
 
@@ -274,7 +274,7 @@ def test_states_that_no_class_has_are_turned_away(benchmark, state, reason):
 
 
 def test_the_order_of_independent_calls_must_be_told(benchmark):
-    """On classes whose results say how often they were called."""
+    """For classes whose results depend on the number of calls."""
     asked = ({"role": "user", "content": "x"},)
     task = _seed([["touch(file_name='x')"]], origin="generated", messages=asked)
     plays = soundness._Plays(task)
@@ -282,7 +282,7 @@ def test_the_order_of_independent_calls_must_be_told(benchmark):
     assert plays.changes(turn, 0) and not plays.is_needed(turn, 0)
     assert plays.instead(turn, [])[1] == multi_turn.EMPTY_TURN
     assert plays.instead(turn, turn.calls) == (["None"], "")
-    # A folder that is needed for the call after it has its place.
+    # Making a folder that a later call needs has a fixed place.
     task = _seed([["mkdir(dir_name='d')", "cd(folder='d')", "touch(file_name='x')"]])
     plays = soundness._Plays(task)
     assert plays.is_needed(plays.turns[0], 0) and not plays.is_needed(plays.turns[0], 2)
@@ -298,11 +298,11 @@ def test_withheld_functions_are_the_simulators_too(executable, files):
     assert "cat" not in {tool["name"] for tool in seed.tools}
     assert "cat" in {tool["name"] for tool in tools_of(seed)}
     read = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
-    # Four turns were told in three.
+    # Four turns became three.
     assert [len(calls) for calls in read.answer["calls"]] == [1, 2, 2]
     for task in (*seeds, *held_out):
         assert episode.play(task, benchmark.agent_answers(task)).reward == 1.0
-    # A request of a held-out conversation, in one of its own.
+    # A request from a held-out conversation.
     stolen = benchmark.requests(held_out[0])[0][0]
     text = benchmark.simulator_answer(seed).replace(benchmark.requests(seed)[0][0], stolen.upper())
     task = benchmark.parse(text, seed, "g", 0)
@@ -325,12 +325,12 @@ def test_the_setting_is_checked_at_once(monkeypatch):
 
 
 def _judge_grammar(benchmark, seeds, count, rng):
-    """Sound conversations of the grammar are accepted, broken ones rejected for what broke them."""
+    """Sound conversations of the grammar are accepted, broken ones rejected for the right reason."""
     sound, broken, small = collections.Counter(), collections.Counter(), len(seeds) == 1
     for number in range(count):
         seed = seeds[number % len(seeds)]
         text = None
-        while text is None or (small and "echo(" in text):  # there `echo` makes its file by itself
+        while text is None or (small and "echo(" in text):  # there, `echo` creates its file
             text = bfcl_grammar.write(bfcl_grammar.draw(rng, seed.answer["scenario"]["classes"]))
         sound[_verdict(benchmark, text, seed)] += 1
     names = [name for name in bfcl_grammar.BROKEN if not small or name not in _OFFICIAL_ONLY]

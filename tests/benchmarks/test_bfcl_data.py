@@ -46,7 +46,7 @@ def test_every_file_is_the_published_one(data_dir, version):
     data_files.verify("bfcl", find_directory(version, data_dir).parent, paths)
 
 
-# Reference answers that contradict their own task under the official rules, by what is wrong.
+# Reference answers that contradict their own task under the official rules, and the errors.
 UNANSWERABLE = {
     "simple_java_36": "value_error_list_tuple",  # elements of an ArrayList of `any` stay text
     "simple_java_65": "value_error_list_tuple",  # the same
@@ -97,7 +97,7 @@ def test_every_reference_turn_is_accepted_when_executed(data_dir, category):
 
 @needs_package
 def test_verdicts_do_not_depend_on_what_ran_before(data_dir):
-    # The official classes share dictionaries of their modules: nothing may leak between tasks.
+    # The official classes share module-level dictionaries: nothing may leak between tasks.
     benchmark = of_category(data_dir, "multi_turn_long_context", "conversation")
     tasks = benchmark.tasks("eval")[::4]
     for task in (*tasks, *reversed(tasks)):
@@ -109,11 +109,11 @@ def _capitals(text):
 
 
 def _letters(text):
-    return re.sub(r"[ ,./\-_*^]", "", text)  # what the AST checker compares
+    return re.sub(r"[ ,./\-_*^]", "", text)  # the form that the AST checker compares
 
 
 def _first_changed(calls, change):
-    """Calls of which the first text that `change` changes is changed."""
+    """Calls with the first text changed that `change` alters."""
     calls = [(name, dict(arguments)) for name, arguments in calls]
     for _, arguments in calls:
         for key, value in arguments.items():
@@ -145,7 +145,7 @@ def test_what_the_two_rules_of_turns_reward(data_dir):
             told = [(name, [f"{k}={v!r}" for k, v in of.items()]) for name, of in written]
             text = ", ".join(f"{name}({', '.join(of)})" for name, of in told)
             first, second = static.score(one, f"[{text}]"), executed.score(other, f"[{text}]")
-            # What is rewarded without execution is right when it is executed.
+            # Answers rewarded without execution are right when executed.
             assert first.reward == float(first.success) <= second.reward
             in_full += kind == "reference" and first.reward == second.reward == 1.0
             counts[kind, "answers"] += 1

@@ -1,4 +1,4 @@
-"""What the simulator writes: parsed, verified, rejected for a reason, compared."""
+"""The simulator's texts: parsed, verified, rejected for a reason, compared."""
 
 import dataclasses
 import json
@@ -161,7 +161,7 @@ def test_a_variable_may_stand_for_a_value(benchmark):
 
 
 def test_a_reference_that_fails_its_own_checker_is_a_wrong_answer(benchmark):
-    # `simple` asks for the first function, and Java has no other category.
+    # `simple` calls the first function, and Java has no other category.
     seed = seed_task("simple", category="simple_java", language="java")
     other = _parse(benchmark, generation(answer="book(guests=2)"), seed)
     assert benchmark.verify(other) == Rejection(base.WRONG_ANSWER, "wrong_func_name")
@@ -169,7 +169,7 @@ def test_a_reference_that_fails_its_own_checker_is_a_wrong_answer(benchmark):
 
 @pytest.mark.parametrize("seed", ["simple_python", "simple", "live_simple", "multiple", "parallel"])
 def test_the_rule_follows_the_calls_not_the_seed(benchmark, seed):
-    """A seed of one call can be varied to a task of several, and back."""
+    """A one-call seed can become a task of several calls, and vice versa."""
     kind = categories.kind_of(seed)
     seed_of = seed_task(kind, category=seed)
     live, simple = "live_" * seed.startswith("live_"), "simple_python"
@@ -227,7 +227,7 @@ def test_hostile_text_is_parsed_and_scored_in_bounded_time(bounded, benchmark, n
         assert 0.0 <= score.reward <= float(score.success)
         assert score.success == (score.reward == 1.0) or score.reason == NO_REFUSAL
         assert score.reason.replace("_", "").isalpha() or score.success
-        if score.success:  # none of these is a correct call
+        if score.success:  # none is a correct call
             assert seed.answer["kind"] in ("irrelevance", "relevance")
 
 
@@ -280,7 +280,7 @@ def test_every_seed_makes_the_whole_way_round(bfcl_dir):
     benchmark = BFCL(data_dir=bfcl_dir, seed_categories=categories, eval_categories=())
     seeds = benchmark.tasks("seed")
     assert {seed.category for seed in seeds} == set(categories)
-    contradicting = []  # official answers that are not of their declared types
+    contradicting = []  # official answers that violate their declared types
     for seed in seeds:
         task = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
         if isinstance(task, Rejection):
@@ -289,6 +289,6 @@ def test_every_seed_makes_the_whole_way_round(bfcl_dir):
             continue
         assert benchmark.verify(task) is None
         assert benchmark.canonical(task) == benchmark.canonical(seed)
-        # Any reference that the seed accepts is the answer of its restatement.
+        # The restatement's answer is a reference that the seed accepts.
         assert benchmark.score(seed, benchmark.agent_answer(task)).success
     assert len(contradicting) == (9 if len(seeds) > 2_300 else 0)

@@ -1,4 +1,4 @@
-"""Multi-turn BFCL: episodes, turns on their own, generated tasks, and the official numbers of tasks."""
+"""Multi-turn BFCL: episodes, single turns, generated tasks, and the official task counts."""
 
 import json
 import pickle
@@ -19,7 +19,7 @@ from tests.benchmarks.bfcl_tasks import TOOLS, conversation, generation, turn
 
 @pytest.fixture
 def benchmark(executable):
-    """Turns on their own, executed; its data is never read."""
+    """Executed single turns; its data is never read."""
     return BFCL(data_dir="nowhere", multi_turn_rule="turn_state")
 
 
@@ -39,7 +39,7 @@ def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
     answer, results = [message["content"] for message in episode.messages()[-2:]]
     assert (answer, results) == ("[touch(file_name='x')]", "Results of the calls:\ntouch: None")
     assert episode.step("Done.") is None
-    # The next request; roles take turns, as chat templates ask.
+    # The next request; roles alternate, as chat templates require.
     assert [m["role"] for m in episode.messages()[1:]] == ["user", "assistant"] * 2 + ["user"]
     assert episode.messages()[-1]["content"] == "Request 1."
     assert episode.step("[ls()]") is None
@@ -61,7 +61,7 @@ def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
         (["[touch(file_name='y')]", "Done."], multi_turn.STATE_MISMATCH),
         (["[touch(file_name='x')]", "", "Done."], multi_turn.EMPTY_TURN),
         (["[touch(file_name='x')]", "", "[cd(folder='work')]", ""], multi_turn.RESPONSE_MISMATCH),
-        # A detour and what was seen before are accepted; so are several steps.
+        # Detours, results seen earlier and several steps are accepted.
         (["[ls(), touch(file_name='x')]", "", "[ls()]", ""], ""),
         (["[touch(file_name='x')]", "[ls()]", "", "[cat(file_name='notes')]", ""], ""),
     ],
@@ -76,7 +76,7 @@ def test_turns_without_reference_calls_are_not_checked(benchmark):
     task = conversation([[], ["ls()"]])
     assert _play(benchmark, task, "Which file?", "[ls()]", "Done.").success
     assert _play(benchmark, task, "[cat(file_name='notes')]", "", "[ls()]", "Done.").success
-    # What was changed in such a turn counts at the next.
+    # Changes in such a turn count in the next.
     assert not _play(benchmark, task, "[touch(file_name='x')]", "", "[ls()]", "Done.").success
 
 
@@ -85,7 +85,7 @@ def test_a_turn_has_twenty_steps(benchmark):
     steps = ["[ls()]"] * multi_turn.MAX_STEPS
     assert _play(benchmark, task, *steps, "Done.", "[ls()]", "Done.").success
     assert _play(benchmark, task, *steps, "[ls()]").reason == multi_turn.FORCE_TERMINATED
-    # In the last turn the official evaluator does not notice, and compares.
+    # In the last turn the official evaluator misses this and compares.
     assert _play(benchmark, task, "[ls()]", "Done.", *steps, "[ls()]").success
 
 
@@ -166,7 +166,7 @@ def test_needless_calls_cost_reward_and_no_success(benchmark):
         (f"[touch(file_name='x'), {', '.join(['ls()'] * 50)}]", 0.0),
     ):
         assert benchmark.score(task, answer) == Score(reward, True, True)
-    # As many calls as the reference has are never needless, also where it was written by a simulator.
+    # As many calls as the reference has are never needless, even if a simulator wrote it.
     text = generation("same", "Look twice.", "[ls(), cat(file_name='notes')]")
     made = benchmark.parse(text, task, "g0", 1)
     assert benchmark.score(made, "[cat(file_name='notes'), ls()]").reward == 1.0
@@ -179,7 +179,7 @@ def test_needless_calls_cost_reward_and_no_success(benchmark):
 def test_a_turn_starts_where_the_history_ends(benchmark):
     task = turn(["ls()"], (["touch(file_name='x')"], ["cd(folder='work')"]))
     assert benchmark.score(task, "[ls()]").success
-    # Results of the history are not the agent's own, and it must look where it is.
+    # Results in the history are not the agent's own, so it must look for itself.
     assert not benchmark.score(task, "[cd(folder='..')]").success
 
 
@@ -268,7 +268,7 @@ def test_requests_of_held_out_conversations_do_not_come_back(executable, tmp_pat
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     assert {task.answer["rule"] for task in seeds} == {TURN_STATE}
     assert {task.answer["rule"] for task in held_out} == {CONVERSATION}
-    # A turn shows what the calls before it returned.
+    # A turn shows the results of earlier calls.
     assert any("Results of the calls:" in m["content"] for m in seeds[-1].messages)
     for stolen in (benchmark.text(held_out[0]).split("\n")[1].upper(), "Something else."):
         text = generation("same", stolen, benchmark.agent_answer(seeds[0]))

@@ -1,4 +1,4 @@
-"""Loading BFCL files: what is read of small ones, and errors that name file and line."""
+"""Loading BFCL files: contents of small ones, and errors that name file and line."""
 
 import json
 
@@ -40,10 +40,10 @@ def test_turns_carry_history_and_their_own_reference(tmp_path):
     for index, task in enumerate(turns):
         assert [m["role"] for m in task.messages] == ["user", "assistant"] * index + ["user"]
         assert task.answer["rule"] == STATIC_MATCH
-    # A later turn shows the earlier requests and calls, and not its own calls.
+    # A later turn shows the earlier requests and calls, not its own calls.
     assert turns[1].messages[:1] == turns[0].messages
     assert turns[1].messages[1]["content"] == "[touch('Oslo')]"
-    # What is positional in the file is named.
+    # Positional arguments in the file become named.
     assert turns[2].answer["ground_truth"] == [
         {"cd": {"folder": [".."]}}, {"cat": {"file_name": ["notes"]}},
     ]  # fmt: skip
@@ -73,7 +73,7 @@ def test_a_record_and_its_answer(tmp_path):
 
 
 def _edit(directory, path, number, changes):
-    """Changes fields of one record of a file, or puts a text in its place."""
+    """Changes fields of one record of a file, or replaces it by a text."""
     file = directory / "bfcl" / "v4" / path
     lines = file.read_text().splitlines()
     if isinstance(changes, dict):
@@ -121,7 +121,7 @@ def test_malformed_records_are_named_by_file_and_line(tmp_path, path, changes, m
 
 
 def test_turns_that_do_not_fit_their_answer_are_left_out(tmp_path):
-    """Another number of turns, and a function that is announced only later."""
+    """The number of turns differs, or a function is offered only later."""
     directory = bfcl_tasks.write(tmp_path)
     _edit(directory, MULTI_ANSWERS, 1, {"ground_truth": [["ls()"]]})
     assert len(load("v4", ["multi_turn_base"], directory)) == 3 * (bfcl_tasks.COUNT - 1)
@@ -163,5 +163,5 @@ def test_split_is_stable_and_keeps_conversations_together():
             for kind in ("base", "long_context") for turn in range(3)}  # fmt: skip
     assert keys == {"multi_turn_7"}
     assert split_key("live_simple_0-1-2") == "live_simple_0-1-2"
-    # Fixed: another value would move evaluation tasks into training.
+    # Fixed: a different value would move evaluation tasks into training.
     assert stable_position("multi_turn_7") == pytest.approx(0.4297, abs=1e-4)

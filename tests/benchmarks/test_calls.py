@@ -1,4 +1,4 @@
-"""Calls in the forms of model families."""
+"""Calls in the formats of model families."""
 
 import json
 
@@ -182,7 +182,7 @@ def test_any_text_has_a_verdict(text):
 
 
 def test_descriptions_become_json_schema():
-    """As BFCL's evaluator converts them for models that take tools."""
+    """As in BFCL's evaluator, for models that take tools."""
     bfcl = {
         "type": "dict",
         "properties": {

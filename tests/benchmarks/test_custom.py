@@ -1,4 +1,4 @@
-"""Benchmarks of one's own: checkers, files, classes found by import, and their errors."""
+"""A user's own benchmarks: checkers, files, classes found by import, and their errors."""
 
 import dataclasses
 import decimal
@@ -29,7 +29,7 @@ def _f(**arguments):
 
 
 def _graded(checker, reference, text):
-    """Reward of a text; None where it cannot be read as an answer."""
+    """Reward of a text; None if it cannot be read as an answer."""
     found = text if checker == "call" else checkers.extract(text)
     if checkers.unreadable(checker, found):
         return None
@@ -41,7 +41,7 @@ def _graded(checker, reference, text):
     [
         ("exact", "New York", "<answer> new  york. </answer>", 1),
         ("exact", "New York", 'So it is\n<answer>"New York"</answer>', 1),
-        ("exact", "A", "A", 1),  # no article is dropped
+        ("exact", "A", "A", 1),  # articles are kept
         ("exact", "A", "The", 0),
         ("exact", "-3.5", "3.5", 0),
         ("exact", "3.5", "35", 0),
@@ -76,7 +76,7 @@ def _graded(checker, reference, text):
         ("numeric", 7, "6 or 7", None),
         ("numeric", 7, "seven", None),
         ("numeric", 7, "9" * 5_000, None),
-        ("numeric", 7, "\u0667", None),  # digits of another script
+        ("numeric", 7, "\u0667", None),  # another script's digit
         ("call", _f(a=1), "[f(a=1)]", 1),
         ("call", {"name": "f", "parameters": {"a": 1}}, "f(a=2)", 0),
         ("call", _f(a=1), "f(a=1, b=2)", 0),
@@ -125,7 +125,7 @@ def test_the_checkers(checker, reference, text, reward):
     ],
 )
 def test_what_is_one_number(value, texts):
-    """With its sign and all of its digits; what may be another number is none."""
+    """With its sign and all of its digits; ambiguous text is no number."""
     texts = [text.strip() for text in texts.split(" ;")]
     read = {text: _graded("numeric", 0 if value is None else value, text) for text in texts}
     assert read == dict.fromkeys(texts, None if value is None else 1)
@@ -224,8 +224,8 @@ def _book(**of):
     return {"tools": [BOOK | of]}
 
 
-NOT_TEXT = "a message is not of text alone: .'role': 'user'"
-MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last one is the user's"
+NOT_TEXT = "a message has content other than text: .'role': 'user'"
+MESSAGES = "prompt .*expected a text, or a list of messages .* ending with the user's"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"prompt": [{"from": "observation", "value": "x"}]}, "has the role 'observation'"),
         (ASKED | {"prompt": [{"role": "user", "content": [{"type": "image_url", "url": "x"}]}]}, NOT_TEXT),
         (ASKED | {"prompt": [{"role": "user", "content": "x?", "tool_calls": [1]}]}, NOT_TEXT),
-        (ASKED | {"prompt": ["x?"]}, f"'x.' is no message; {MESSAGES[9:]}"),
+        (ASKED | {"prompt": ["x?"]}, f"'x.' is not a message; {MESSAGES[9:]}"),
         (ASKED | {"prompt": "..."}, "unparsable: a prompt without letters"),
         (ASKED | {"answer": None}, "no answer; expected"),
         (ASKED | {"answer": [None]}, "answer .None.: expected a text of 1 to 2000 characters, a number"),
@@ -261,7 +261,7 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"checker": "numeric"}, "answer 'Velm': expected a number"),
         (ASKED | {"checker": "numeric", "answer": 1e200}, "of at most 1e100"),
         (ASKED | {"checker": "call"}, 'expected {"name": ..., "arguments"'),
-        (ASKED | {"checker": "call", "answer": 17 * [BOOKED["answer"]]}, "a list of 1 to 16 such"),
+        (ASKED | {"checker": "call", "answer": 17 * [BOOKED["answer"]]}, "a list of 1 to 16 of these"),
         (ASKED | {"checker": "call", "answer": {"name": "f g", "arguments": {}}}, "graded 0.0: unparsable"),
         (ASKED | {"category": ""}, "category = '': expected a line of 1 to 200"),
         (ASKED | {"id": 3}, "id = 3: expected a line"),
@@ -274,7 +274,7 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (BOOKED | _book(parameters=[]), "tools: unknown .*|tools: book: parameters must be"),
         (BOOKED | _book(parameters={"type": "object", "properties": {"a": {}}}), "tools: book.a: type None"),
         (BOOKED | {"tools": [BOOK, BOOK]}, "tools: two functions named book"),
-        (BOOKED | {"checker": "exact", "answer": "x"}, "tools, and the checker 'exact': expected 'call'"),
+        (BOOKED | {"checker": "exact", "answer": "x"}, "tools with the checker 'exact': expected 'call'"),
         (BOOKED | _book(name="other"), "bad_answer: no tool book"),
         (BOOKED | _booked(day="Friday"), "bad_answer: book: no guests"),
         (BOOKED | _booked(guests=4, hour=1), "bad_answer: book: unknown hour"),
@@ -311,7 +311,7 @@ def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
         ({"train": "broken.parquet"}, "broken.parquet: not a parquet file that can be read"),
         ({"train": "latin.jsonl"}, "latin.jsonl:2: not JSON: 'utf-8' codec"),
         ({"train": "twice.jsonl"}, "twice.jsonl:2: id 'a' was used before"),
-        ({"train": "twice.jsonl", "held_out": "once.jsonl"}, "id 'a' is of a seed and of a held-out"),
+        ({"train": "twice.jsonl", "held_out": "once.jsonl"}, "id 'a' is used by a seed and by a held-out"),
     ],
 )  # fmt: skip
 def test_an_option_that_is_not_right_is_named(tmp_path, monkeypatch, options, message):
@@ -361,9 +361,9 @@ def test_a_judge_decides_on_answers_that_the_checker_does_not_take(tmp_path):
         (numeric, "4", 0),
     ):
         assert benchmark.score(task, answer).reward == pytest.approx(reward)
-    # The checker's own answers and those of other checkers are not asked about.
+    # The judge is not asked about answers that the checker accepts or that other checkers score.
     assert asked[0] == ("Which is it?", ["Tarn", "the Tarn"], "that river") and len(asked) == 4
-    # An answer without a verdict counts neither as solved nor as attempted.
+    # An answer without a verdict counts as neither solved nor attempted.
     score = benchmark.score(exact, "which?")
     assert score.reason in BROKEN_EPISODES and not score.valid
     assert score.detail["judge_error"] == "TimeoutError: no reply"
@@ -389,7 +389,7 @@ def test_the_files_of_gsm8k_are_read_as_they_are(tmp_path):
 
 
 def test_one_file_is_divided_by_its_prompts(tmp_path):
-    """Whatever their order and the other lines; four fifths are seeds, unless said otherwise."""
+    """Regardless of order and of other lines; four fifths are seeds by default."""
     asked = [{"prompt": f"Which town is number {n}?", "answer": f"Town {n}"} for n in range(400)]
     whole = registry.make_benchmark("custom", train=_write(tmp_path / "a.jsonl", *asked))
     part = registry.make_benchmark("custom", train=_write(tmp_path / "b.jsonl", *asked[:99:-1]))
@@ -413,7 +413,7 @@ def test_seeds_that_are_held_out_are_left_out(tmp_path, caplog):
         held_out=_write(tmp_path / "test.jsonl", unseen, sums[0]),
     )
     kept = [benchmark.text(task) for task in benchmark.tasks("seed")]
-    assert "custom: 2 seeds dropped: they ask what is held out" in caplog.text
+    assert "custom: 2 seeds dropped: they ask held-out questions" in caplog.text
     assert kept == [other["prompt"], sums[1]["prompt"], sums[2]["prompt"]]
     made = Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
     written = json.dumps(unseen | {"prompt": "Now then, which one of them is it really?"})
@@ -453,7 +453,7 @@ def test_the_context_stays(tmp_path):
 
 
 def test_tools_as_text(tmp_path):
-    """In any form that a file may have them in, before the form of an answer; and for the simulator."""
+    """In any format that files may use, before the answer's format; and for the simulator."""
     of_bfcl = {**OF_BOOK, "type": "dict", "properties": {
         **OF_BOOK["properties"], "price": {"type": "float"}}}  # fmt: skip
     forms = BOOKED["tools"], [BOOK], [{**BOOK, "parameters": of_bfcl}], json.dumps([BOOK])
@@ -507,7 +507,7 @@ def test_tools_in_the_template(tmp_path, form):
     ],
 )
 def test_calls_of_a_generated_task_fit_the_tools(tmp_path, arguments, reason):
-    """A value that a schema lists need not be in the request."""
+    """A value that the schema lists need not be in the request."""
     benchmark = _of(tmp_path, BOOKED)
     (seed,) = benchmark.tasks("seed")
     text = json.dumps({"prompt": "A table for 2 at the weekend, please.", **_booked(**arguments)})
@@ -689,7 +689,7 @@ def test_a_row_that_is_not_right_is_named(tmp_path):
 
 
 def _dictionary(values, count, name="prompt"):
-    """A small file of `count` records whose field is the same value in all."""
+    """A small file of `count` records with the same value in a field."""
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {name: values, "answer": "4"}
     table = pyarrow.table({key: pyarrow.repeat(of, count) for key, of in columns.items()})
@@ -822,7 +822,7 @@ def double(question, answer):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """The working directory has mine.py and some modules that cannot be imported."""
+    """A working directory with mine.py and some modules that cannot be imported."""
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "raises.py").write_text("import json\nx = 1 / 0\n")
     (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
@@ -845,7 +845,7 @@ def module(tmp_path, monkeypatch):
         ("../mine:Good", "expected module:Class"),
         ("mine:Goood", "mine has no class Goood; did you mean Good?"),
         ("mine:function", "mine has no class function; expected it in .*mine.py"),
-        ("mine:Other", "Other is no benchmark; expected a subclass of genenv_jax.benchmarks.base.Benchmark"),
+        ("mine:Other", "Other is not a benchmark; expected a subclass of genenv_jax.benchmarks.base"),
         ("mine:Half", "Half lacks verdict$"),
         ("mine:Empty", "Empty lacks questions$"),
         ("mine:Needs", "config.benchmark.size is missing: mine:Needs has no default for it"),
@@ -855,7 +855,7 @@ def module(tmp_path, monkeypatch):
         ("mine:Checks", r"bad_answer: malformed task: ZeroDivisionError: .* \(mine.py:\d+ in check\)$"),
         ("mine:Made", r"mine:Made cannot be made: KeyError: 3 \(mine.py:\d+ in __post_init__\)$"),
         ("mine:Grades", r"Grades.questions\('eval'\)\[0\]: .*grade returned 1.5: expected a number in"),
-        ("mine:Bare", "Bare has the options size and is no dataclass: expected @dataclasses"),
+        ("mine:Bare", "Bare has the options size but is not a dataclass: expected @dataclasses"),
         ("raises:A", r"cannot be imported: ZeroDivisionError: .*\(raises.py:2\)"),
         ("ends:A", "cannot be imported: SystemExit"),
         ("syntax:A", r"cannot be imported: SyntaxError: .*\(syntax.py, line 1\)"),

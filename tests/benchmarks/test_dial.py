@@ -37,7 +37,7 @@ def depth(task):
 
 
 def parsed(dial, text):
-    """What becomes of a generation: a task, or the reason of `parse` or `verify`."""
+    """A generation's task, or the reason why `parse` or `verify` rejects it."""
     outcome = dial.parse(text, dial.tasks("seed")[0], "new", 3)
     if isinstance(outcome, Task):
         outcome = dial.verify(outcome) or outcome
@@ -120,7 +120,7 @@ def test_depths(dial):
         "in_distribution": range(1, 7), "deeper": (7, 8), "renamed": range(1, 7)
     }.items():  # fmt: skip
         for d in depths:
-            # At depth 1 there are 270 programs, of which a sixteenth may be held out.
+            # There are 270 programs of depth 1, and a sixteenth may be held out.
             assert count.pop(f"{split}/depth_{d}") == (16 if d == 1 else 24)
     assert not count
     for task in [*dial.tasks("eval"), *dial.tasks("seed")]:
@@ -133,7 +133,7 @@ def test_the_depths_of_the_seeds_follow_their_frequencies():
     weights = (0.1, 0.1, 0.15, 0.2, 0.25, 0.2)
     dial = Dial(num_seeds=1000, eval_per_depth=0, seed_depths=weights)
     seeds = collections.Counter(depth(task) for task in dial.tasks("seed"))
-    # Depth 1 loses a little: some of its programs are drawn twice.
+    # Depth 1 has slightly fewer: some of its programs are drawn twice.
     shares = np.array([seeds[d] / 1000 for d in range(1, 7)])
     assert np.abs(shares - weights).max() < 0.05
 
@@ -311,14 +311,14 @@ CALLS = [
 
 
 def for_template(dial, form):
-    """A dial for a model whose chat template takes tools and asks for calls of a form."""
+    """A dial for a model whose chat template takes tools and a call format."""
     dial.use_template(write_calls([{"f": {"x": 1}}], form))
     return dial
 
 
 @pytest.mark.parametrize("positions", [2, 5, 10])
 def test_the_rules_as_text(positions):
-    """Their example is right; a model that is made here reads none."""
+    """Their example is right; models made from scratch get no rules."""
     dial = Dial(positions=positions, num_seeds=2, eval_per_depth=1, tools_in="text")
     dial.use_template("<tool_call>")
     for task in dial.tasks("eval"):
@@ -347,7 +347,7 @@ def test_tools_in_the_template(form):
 
 
 def changed(which, **arguments):
-    """The right calls, with other arguments in one of them."""
+    """The right calls, with one call's arguments changed."""
     calls = [{name: dict(of) for name, of in call.items()} for call in CALLS]
     for of in calls[which].values():
         of |= arguments
@@ -396,7 +396,7 @@ def test_aggregate(dial):
         "in_distribution/depth_1": 0.75,
         "in_distribution/depth_2": 0.5,
         "deeper/depth_7": 0.0,
-        "in_distribution/accuracy": 0.625,  # of depths, however many tasks each has
+        "in_distribution/accuracy": 0.625,  # mean over depths, however many tasks each has
         "deeper/accuracy": 0.0,
     }
     assert dial.aggregate([]) == {}
@@ -409,7 +409,7 @@ def test_accuracy_beyond_the_seeds():
     got = dial.aggregate([(t, Score(1.0, t.category in right, True)) for t in tasks])
     assert got["in_distribution/accuracy"] == pytest.approx(2 / 6)
     assert got["in_distribution/beyond_seeds"] == 0.25  # of depths 3, 4, 5 and 6
-    assert "deeper/beyond_seeds" not in got  # it is all of that split
+    assert "deeper/beyond_seeds" not in got  # the whole split is beyond them
 
 
 # -- the demonstrations -------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ def test_accuracy_beyond_the_seeds():
 
 @pytest.fixture(scope="module")
 def demonstrations(small):
-    """2,000 pairs of each role."""
+    """2,000 pairs per role."""
     pairs = Demonstrator(small).pairs(np.random.default_rng(0))
     drawn = list(itertools.islice(pairs, 4000))
     return drawn[::2], drawn[1::2]
@@ -451,7 +451,7 @@ def test_the_simulator_is_shown_valid_variations(small, demonstrations):
         before = len(read_statement(statement).calls)
         contexts[at] += 1
         rates.append((before, "0123456789".find(solved[0])))
-        if 2 <= before <= 4:  # where no step is cut off
+        if 2 <= before <= 4:  # where no change is clipped
             steps[depth(task) - before] += 1
     total = sum(steps.values())
     shares = [steps[s] / total for s in (-1, 0, 1, 2)]
@@ -459,7 +459,7 @@ def test_the_simulator_is_shown_valid_variations(small, demonstrations):
     assert set(steps) == {-1, 0, 1, 2}
     assert set(contexts) == {"Solved", "Alike", "Recent"}
     assert min(contexts.values()) > 2000 * 0.25
-    # A rate is the demonstrator's on the seed: the longer the seed, the lower.
+    # The rates are the demonstrator's on the seeds: longer seeds have lower ones.
     known = [(calls, solved) for calls, solved in rates if solved >= 0]
     assert 0.05 < 1 - len(known) / len(rates) < 0.15
     by_calls = [np.mean([solved for calls, solved in known if calls == n]) for n in (1, 2, 3)]
@@ -467,7 +467,7 @@ def test_the_simulator_is_shown_valid_variations(small, demonstrations):
 
 
 def test_a_share_of_the_prompts_may_ask_for_a_success_rate():
-    """Then the task is of any depth, whatever the seed's, and harder the less often it is to be solved."""
+    """Then the task's depth does not depend on the seed, and a lower rate means a harder task."""
     dial, asked, others = small_but(asked=0.4), collections.defaultdict(list), 0
     pairs = Demonstrator(dial).pairs(np.random.default_rng(0))
     for messages, completion in itertools.islice(pairs, 1, 3000, 2):
@@ -512,7 +512,7 @@ def test_how_well_misunderstood_calls_are_grasped():
 
 def test_rates_of_the_agents_demonstrations(small, demonstrations):
     """Misunderstood calls: right 30 %, mistaken 60 %, random 10 %; others: right 90 %, random 10 %."""
-    wrong = mistaken(small, 0)  # the first draws of the same generator
+    wrong = mistaken(small, 0)  # the same generator's first draws
     renamed, depths = 0, collections.Counter()
     rows = []  # (misunderstood, expected rate of right, right, expected of mistaken, mistaken)
     for messages, completion in demonstrations[0]:

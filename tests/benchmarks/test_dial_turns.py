@@ -1,4 +1,4 @@
-"""The embedded default in turns: programs, episodes, what the simulator writes, demonstrations."""
+"""The embedded default in turns: programs, episodes, the simulator's texts, demonstrations."""
 
 import collections
 import dataclasses
@@ -32,7 +32,7 @@ CHOICES = (
     Choice("even", ("multiply", 3), ("add", 2)), Choice("above 1", ("subtract", 2), ("add", 1))
 )  # fmt: skip
 PROGRAM = Program(3, (("add", 4), *CHOICES))
-# What the words mean, told once more.
+# The words' meanings, implemented independently.
 CALLED = {"add": lambda a, n: a + n, "subtract": lambda a, n: a - n, "multiply": lambda a, n: a * n}
 TESTED = {
     "even": lambda at, _: at % 2 == 0,
@@ -53,7 +53,7 @@ def task(dial):
 
 
 def played(dial, task, answers):
-    """(The verdict or None, the conversation) after some answers."""
+    """(Verdict or None, conversation) after some answers."""
     episode, score = dial.episode(task), None
     for answer in answers:
         score = episode.step(answer)
@@ -70,7 +70,7 @@ def verdict(dial, task, answers):
 
 
 def parsed(dial, text):
-    """What becomes of a generation: a task, or the reason for which it is rejected."""
+    """A generation's task, or the reason for its rejection."""
     seed = dial.tasks("seed")[0]
     outcome = inspect(dial, text, done=True, seed=seed, task_id="new", generation=3)
     return outcome if isinstance(outcome, Task) else outcome.reason
@@ -116,7 +116,7 @@ def test_the_interpreter(positions):
             assert (operation, position, n) == (words[0], at, int(words[1]))
             at = CALLED[operation](at, n) % positions
     assert set(seen) == set(itertools.product(TESTED, (True, False)))
-    assert min(seen.values()) > 4  # no test is passed always or never
+    assert min(seen.values()) > 4  # each test both passes and fails
 
 
 # -- the data -----------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def test_impossible_options(options, message):
 
 @pytest.mark.parametrize("positions", [2, 5, 10])
 def test_the_reference_wins_every_episode(positions):
-    """The conversation grows by the answer and one short message, and nothing before it changes."""
+    """The conversation grows by the answer and one short message; earlier messages do not change."""
     dial = DialTurns(positions=positions)
     for task in (*dial.tasks("seed"), *dial.tasks("eval")):
         answers, episode = dial.agent_answers(task), dial.episode(task)
@@ -192,7 +192,7 @@ def test_the_reference_wins_every_episode(positions):
 
 
 def test_what_comes_back_depends_on_the_calls_alone(dial):
-    """The same answers to other programs from the same start: the same conversation, right or wrong."""
+    """The same answers from the same start give the same conversation for any program."""
     rng, said = np.random.default_rng(0), collections.defaultdict(set)
     tasks = [dial.task(dial.random_program(rng, 6), id="", category="") for _ in range(60)]
     texts = [f"{name}({at}, {n})" for name in (*CALLED, "zap") for at in range(5) for n in range(6)]
@@ -202,7 +202,7 @@ def test_what_comes_back_depends_on_the_calls_alone(dial):
         for script in scripts:
             episode, contents = dial.episode(task), []
             for answer in script:
-                if episode.step(str(answer)) is not None:  # the refused ones were too many
+                if episode.step(str(answer)) is not None:  # too many were refused
                     break
                 contents.append(episode.messages()[-1]["content"])
             said[task.answer["start"], script].add(tuple(contents))
@@ -213,7 +213,7 @@ def test_what_comes_back_depends_on_the_calls_alone(dial):
     ("answers", "observed"),
     [
         (["1 add(3, 4)"], "at 2"),
-        (["1 subtract(3, 4)"], "at 4"),  # was not asked for, and is made
+        (["1 subtract(3, 4)"], "at 4"),  # not requested, but executed
         (["2 add(3, 4)"], "not next, at 3"),
         (["9 done 3"], "not next, at 3"),
         (["1 add(2, 4)"], "not there, at 3"),
@@ -259,7 +259,7 @@ def test_refused_calls_are_recovered_from_while_turns_are_left(dial, task):
     ("answers", "valid", "reason"),
     [
         (["1 done 2"], True, "wrong_number_of_calls"),
-        (["1 add(3, 4)", "2 done 2"], True, "wrong_number_of_calls"),  # the last position by chance
+        (["1 add(3, 4)", "2 done 2"], True, "wrong_number_of_calls"),  # ends right by chance
         ([*ANSWERS[:-1], "4 done 3"], True, "wrong_result"),
         ([*ANSWERS[:-1], "4 add(2, 1)", "5 done 3"], True, "wrong_number_of_calls"),
         (["1 subtract(3, 1)", *ANSWERS[1:]], True, "wrong_call"),  # the same position
@@ -289,7 +289,7 @@ def test_an_answer_is_read_up_to_a_length(dial, task):
 
 
 def test_no_other_calls_of_as_many_win(dial):
-    """All that can be called in two turns: one way of 144 is right."""
+    """Of all 144 pairs of calls in two turns, one is right."""
     program = Program(1, (("add", 2), Choice("odd", ("multiply", 2), ("multiply", 3))))
     task, wins = dial.task(program, id="", category=""), []
     for first, second in itertools.product(dial.plain, repeat=2):
@@ -335,7 +335,7 @@ MADE = [call("add", 3, 4), call("multiply", 2, 3), call("add", 1, 1), call("done
 
 
 def test_the_rules_as_text(dial):
-    """Their examples are right; a model that is made here reads none."""
+    """Their examples are right; models made from scratch get no rules."""
     told = DialTurns(positions=5, num_seeds=2, eval_per_depth=1)
     told.use_template("")
     task = told.tasks("seed")[0]
@@ -349,7 +349,7 @@ def test_the_rules_as_text(dial):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_tools_in_the_template(form):
-    """The reference is written in its form, played with results of tools, and demonstrated so."""
+    """The reference is written in its format, played with tool results, and demonstrated so."""
     dial = for_template(form)
     for task in (*dial.tasks("seed"), *dial.tasks("eval")):
         answers = dial.agent_answers(task)
@@ -441,7 +441,7 @@ def test_calls_that_are_refused(task, made, replied, reason):
         ("Start at 3", "Start at 5", base.NOT_EXECUTABLE),
         ("Start at 3", "Start at 2", base.WRONG_ANSWER),
         ("1 add 4", "1 add 0", base.NOT_EXECUTABLE),
-        ("else add 2", "else add 5", base.NOT_EXECUTABLE),  # a branch that is not taken
+        ("else add 2", "else add 5", base.NOT_EXECUTABLE),  # in the untaken branch
         ("else add 2", "else multiply 3", NO_CHOICE),
         ("above 1", "above 4", NO_CHOICE),
         ("above 1", "below 0", NO_CHOICE),
@@ -466,7 +466,7 @@ def test_too_many_calls(dial):
 
 
 def test_an_unproven_task_is_played_too(dial):
-    """Where all that parses is admitted, its reference may be wrong: nothing raises, nobody wins."""
+    """If every parsed task is admitted, a reference may be wrong: nothing raises, nobody wins."""
     head = STATEMENT.split(" 3. ")[0]
     steps = "1 add 4 [multiply(9, 9) at 0], 2 add 1 [add(0, 1) at 7]"
     text = f"{head} 9. {steps}."
@@ -480,7 +480,7 @@ def test_an_unproven_task_is_played_too(dial):
 
 
 def test_episodes_are_played(dial, task):
-    """The answers with what came after each, up to the end of the episode."""
+    """The answers, each with its reply, up to the episode's end."""
     opening, played = play(dial, task, ["1 zap(3, 4)", *ANSWERS, "5 add(2, 1)"])
     assert played.answers == ("1 zap(3, 4)", *ANSWERS)
     assert opening == dial.agent_messages(task)
@@ -491,14 +491,14 @@ def test_episodes_are_played(dial, task):
 
 @pytest.fixture(scope="module")
 def drawn(dial):
-    """What is misunderstood, and 1,500 episodes."""
+    """The misunderstandings, and 1,500 episodes."""
     demonstrator, rng = TurnsDemonstrator(dial), np.random.default_rng(0)
     wrong = demonstrator.misunderstandings(rng)
     return wrong, [demonstrator.episode(rng, wrong) for _ in range(1500)]
 
 
 def test_demonstrated_episodes(dial, drawn):
-    """They end by themselves; more fail the deeper they are; refused calls are within the spare ones."""
+    """They end by themselves; deeper ones fail more often; refused calls stay within the allowance."""
     _, episodes = drawn
     won, refused, total = collections.defaultdict(list), 0, 0
     for task, answers in episodes:
@@ -530,7 +530,7 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
         for call, (name, at, n) in zip(dial.program(task).calls, made, strict=True):
             if isinstance(call, Choice):
                 if call.call[0] == call.otherwise[0]:
-                    continue  # which branch it was cannot be told
+                    continue  # the branch cannot be determined
                 passes, taken = at in dial.tests[call.test], name == call.call[0]
                 branches[call.test in wrong.tests].append(passes == taken)
                 call = call.call if taken else call.otherwise
@@ -543,7 +543,7 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
 
 
 def test_the_endless_demonstrations(dial):
-    """All turns of an episode, then a pair of the simulator, whose task passes."""
+    """All turns of an episode, then a simulator pair, whose task passes."""
 
     def first(seed):
         return list(itertools.islice(endless(dial, np.random.default_rng(seed)), 400))

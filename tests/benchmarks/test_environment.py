@@ -1,4 +1,4 @@
-"""Environments of somebody's own: what is a task of them, what is scored, and what breaks."""
+"""Users' own environments: what their tasks are, what is scored, and what breaks."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_seeds_alone_are_tasks_that_nothing_proves():
 
 
 def test_a_worker_process_plays_it():
-    """A step that hangs or ends the process costs the episode its verdict, and nothing else."""
+    """If a step hangs or ends the process, only that episode loses its verdict."""
     doors = make("Doors")
     task, seed = doors.tasks("eval")[0], doors.tasks("seed")[0]
     worker = Worker(doors, timeout=1.0)

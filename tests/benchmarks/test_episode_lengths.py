@@ -24,9 +24,9 @@ def _benchmark(config, data_dir, **more):
 
 
 def _lengths(benchmark, tasks, seeds):
-    """Most tokens of an opening, of what follows it, of the simulator's prompt and of its text.
+    """Maximum tokens of an opening, of the rest, and of the simulator's prompt and text.
 
-    In the tokens of a vocabulary of 2,048: more than a large vocabulary needs.
+    Counted with a vocabulary of 2,048: more than with a large vocabulary.
     """
     untried = SeedStatistics()
     texts = [

@@ -1,4 +1,4 @@
-"""Whether a reference follows from its request: admitted, rejected, undecided; on made up and real tasks."""
+"""Whether a reference follows from its request: admitted, rejected, undecided; made-up and real tasks."""
 
 import dataclasses
 
@@ -282,12 +282,12 @@ _REAL = {
 @pytest.mark.data
 @pytest.mark.parametrize("name", _REAL)
 def test_seeds_of_the_data_sets_follow_from_their_requests(name, data_dir):
-    """At most three in a hundred are refused; the rest is grounded or counted as undecided."""
+    """At most three in a hundred are refused; the rest are grounded or undecided."""
     kind, options = _REAL[name]
     benchmark = registry.make_benchmark(kind, data_dir=str(data_dir), **options)
     seeds = benchmark.tasks("seed")
     refused = [seed for seed in seeds if isinstance(benchmark.grounding(seed), Rejection)]
     assert len(refused) <= 0.03 * len(seeds)
     grounded = sum(benchmark.grounding(seed) == GROUNDED for seed in seeds)
-    # Of turns nothing is decided; of API-Bank's seeds half are tool searches.
+    # All turns are undecided; half of API-Bank's seeds are tool searches.
     assert grounded >= (0.0 if name == "bfcl_turns" else 0.5) * len(seeds)

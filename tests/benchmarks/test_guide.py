@@ -1,4 +1,4 @@
-"""docs/your_benchmark.md to the letter: its files in an empty directory, and what they are said to do."""
+"""docs/your_benchmark.md to the letter: its files in an empty directory do what it says."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ _PRINTED = re.compile(r"`python look.py` prints\n\n```text\n(.*?)^```$", re.MULT
 
 @pytest.fixture
 def directory(tmp_path):
-    """What the guide asks for: its files, and configs/custom.py."""
+    """The files that the guide asks for, and configs/custom.py."""
     (tmp_path / "configs").mkdir()
     shutil.copy(ROOT / "configs/custom.py", tmp_path / "configs")
     for name, text in FILES.findall(GUIDE):
@@ -33,7 +33,7 @@ def directory(tmp_path):
 
 
 def run(directory, command):
-    """Runs a command as the guide has it."""
+    """Runs a command from the guide."""
     environment = os.environ | {
         "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
@@ -56,13 +56,13 @@ def test_the_class_does_what_is_printed_there(directory):
 
 
 def test_an_environment_fits_into_40_lines(directory, monkeypatch):
-    """Its solution wins, a wrong answer loses, and what a simulator writes is played before it is used."""
+    """Its solution wins, a wrong answer loses, and the simulator's tasks are played before use."""
     assert len((directory / "lamps.py").read_text().splitlines()) <= 40
     monkeypatch.chdir(directory)
     monkeypatch.setattr(sys, "path", [*sys.path])
     lamps = registry.make_benchmark("gymnasium", env="lamps:Lamps", held_out_tasks=8)
     seeds, held_out = lamps.tasks("seed"), lamps.tasks("eval")
-    assert len(held_out) <= 8 and len(seeds) + len(held_out) == 25  # all that there are
+    assert len(held_out) <= 8 and len(seeds) + len(held_out) == 25  # all tasks
     for task in (*seeds, *held_out):
         assert lamps.verify(task) is None and lamps.score(task, "switch attic\ndone").reward == 0
         messages, transcript = demonstrations.reference(lamps, task)
@@ -90,7 +90,7 @@ def test_the_file_has_seeds_and_held_out_questions(directory):
 
 @pytest.mark.slow
 def test_the_commands_run(directory):
-    """Two epochs with each, its page, and the agent's score."""
+    """Two epochs each, the page, and the agent's score."""
     of_class, _, of_environment, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
     row = r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$"
@@ -106,7 +106,7 @@ def test_the_commands_run(directory):
 
 @pytest.mark.slow
 def test_the_commands_with_a_real_model_run(directory):
-    """With a small model in its place; of the training, the dry run."""
+    """With a small model in its place; training only as a dry run."""
     _, commands, *_ = _COMMANDS.findall(GUIDE)
     hub = "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert commands.count(hub) == 1 and commands.endswith("units:Units\n")
@@ -144,7 +144,7 @@ class Loose(Custom):
 
 @pytest.mark.slow
 def test_a_class_is_trained_on_in_worker_processes_and_continued(directory):
-    """A hardly trained model answers this one half of the time, so that every part has something to do."""
+    """A barely trained model solves this one half of the time, so every part has something to do."""
     (directory / "loose.py").write_text(LOOSE)
     command = (
         "python -m genenv_jax.main --config=configs/custom.py:debug --workdir=runs/loose "
@@ -159,5 +159,5 @@ def test_a_class_is_trained_on_in_worker_processes_and_continued(directory):
     assert 0 < sum(t["successes"] for t in accepted) < sum(t["attempts"] for t in accepted)
     assert lines(directory / "runs/loose", "d_train.jsonl")
     (directory / "loose.py").write_text(LOOSE.replace("a few", "some"))
-    with pytest.raises(AssertionError, match="holds a run on other tasks"):
+    with pytest.raises(AssertionError, match="holds a run whose tasks were"):
         run(directory, f"{command}3")

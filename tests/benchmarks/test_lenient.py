@@ -1,4 +1,4 @@
-"""What a simulator writes as tools and as reference calls: mended if it has one meaning, else rejected."""
+"""A simulator's tools and reference calls: repaired if they have one meaning, else rejected."""
 
 import json
 
@@ -20,7 +20,7 @@ both = pytest.mark.parametrize("name", _TOOLS)
 
 
 def _read(name, tools="same", answer="", seed=None):
-    """What a generation with these tools and this answer becomes, parsed and verified."""
+    """The task or rejection of a generation with these tools and this answer."""
     benchmark = BFCL(data_dir="nowhere") if name == "bfcl" else APIBank()
     seed = seed or (seed_task() if name == "bfcl" else CALL)
     text = generation(tools, "User: For two, a run.", answer or _ANSWERS[name])
@@ -131,7 +131,7 @@ def test_types_get_the_names_of_bfcl(language, written, meant):
 
 
 def test_valid_descriptions_stay_as_they_are():
-    # A type below the levels that are checked.
+    # A type deeper than the checked levels.
     deep = {"type": "dict", "properties": {"y": {"type": "object"}}}
     tool = BOOK | {
         "parameters": {**BOOK["parameters"], "properties": {"guests": {"type": "integer"}, "x": deep}}

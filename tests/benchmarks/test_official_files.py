@@ -29,7 +29,7 @@ def _attempts(tasks, of):
 
 
 def _again(benchmark, attempts, directory, writer=None):
-    """What the files of these attempts are scored as: task id to success."""
+    """Success by task id, scored from the files of these attempts."""
     write_official(writer or benchmark, attempts, directory)
     tasks = [of[0].task for of in attempts]
     answers, others = read_official(benchmark, tasks, directory)
@@ -54,7 +54,7 @@ def test_bfcl_single_turns_come_back(bfcl_dir, tmp_path, template):
         assert {t.category for t in tasks} == set(SINGLE)
         expected = {t.id: right or t.category == "irrelevance" for t in tasks}
         lost = [name for name in expected if found[name] != expected[name]]
-        # Java's mixed collections, which the template writes as strings, have no text for the decoder.
+        # The template writes Java's mixed collections as strings, which have no text for the decoder.
         assert len(lost) <= bool(template) and all(name.startswith("simple_java_") for name in lost)
     for name in ("non_live/BFCL_v4_simple_java_result.json", "live/BFCL_v4_live_simple_result.json"):
         lines = (tmp_path / "True" / name).read_text().splitlines()
@@ -74,7 +74,7 @@ def test_function_calling_results_are_read(bfcl_dir):
     task = seed_task()
     called = [{"weather_get": '{"city": "Oslo", "days": 2}'}]
     assert official_files.answer_of(task, called) == "[weather.get(city='Oslo', days=2)]"
-    # What a model writes as arguments may be anything; the call is then wrong, and the file is read on.
+    # A model's arguments may be anything; such a call is wrong, and reading continues.
     benchmark = BFCL(data_dir="nowhere")
     cut, no_json = '{"city": "Oslo', '{"city": NaN'
     for broken in (cut, "[]", "null", "[" * 99_999, no_json, "\ud800", "9" * 9_999, 3):

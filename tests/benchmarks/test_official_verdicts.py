@@ -1,4 +1,4 @@
-"""Our verdicts beside those of official evaluators on the cases of `bench.agreement`, which are kept."""
+"""Our verdicts against the official evaluators' recorded ones, on the cases of `bench.agreement`."""
 
 import importlib
 import json
@@ -18,34 +18,34 @@ _RIGHT = re.compile(", (right|one call|reversed calls)$")
 CASES = {
     "bfcl": 30_000, "handlers": 16_000, "conversations": 4_800, "travelplanner": 2_600, "api_bank": 21_000,
 }  # fmt: skip
-# (outcome, official reason, our reason) -> at most so many: docs/benchmarks.md says why.
+# (outcome, official reason, our reason) -> maximum count: docs/benchmarks.md says why.
 DIFFERENT = {
     "bfcl": {
         (OFFICIAL, "", "too_long"): 420, (OFFICIAL, "", "decoder_failed"): 182,
         (OFFICIAL, "", "not_text"): 63, (OFFICIAL, "", "no_refusal"): 189,
-        # A call after a thought, which the official handlers of reasoning models cut off.
+        # A call after a thought, which official handlers of reasoning models strip.
         (OURS, "decoder_failed", ""): 49,
     },
     # docs/benchmarks.md, "Tools and thoughts".
     "handlers": {
         (OFFICIAL, "", "decoder_failed"): 474, (OFFICIAL, "", "unfinished_thought"): 155,
         (OFFICIAL, "", "wrong_func_name"): 9, (OFFICIAL, "", "empty"): 2,
-        # No call is asked for, and one is written in a way that its family does not read, or not here.
+        # No call is wanted, and one is written in a form that its family, or our reader, does not read.
         (OFFICIAL, "", "decoder_success"): 727, (OURS, "call", "no_refusal"): 200, (OURS, "call", ""): 33,
-        # Other formats, or what the format of the family does not allow.
+        # Other formats, or text that the family's format does not allow.
         (OURS, "decoder_failed", ""): 1287, (OURS, "wrong_count", ""): 254, (OURS, "no_call", ""): 26,
         (OURS, "cannot_find_match", ""): 6, (OURS, "missing_required", ""): 8,
         (OURS, "missing_optional", ""): 1,
         (OURS, "wrong_func_name", ""): 11,  # "_" for "." in a name
     },
-    # A slot that holds no text, in a plan that reading refuses here.
+    # A slot without text, in a plan that our reader refuses.
     "travelplanner": {(OTHER, "constraint_failed", "not_delivered"): 60},
     "api_bank": {
         (OFFICIAL, "", "too_long"): 583, (OFFICIAL, "", "not_text"): 583,
         (OFFICIAL, "", "failed_parse_api_call"): 574, (OFFICIAL, "", "input_mismatch"): 332,
         (OFFICIAL, "", "miss_input_argument"): 164, (OFFICIAL, "", "invalid_input_parameter"): 4,
-        # Of the 82 gold calls that the official execution rejects, those whose check rejects them as well:
-        # lists in quotes, a field that the call does not have, parameters that were renamed.
+        # Of the 82 gold calls that the official execution rejects, those that the check also rejects:
+        # lists in quotes, a field that the call lacks, renamed parameters.
         (OURS, "other_input", ""): 205, (OURS, "another_parameter_or_type", ""): 67,
         (OURS, "check_reads_no_field", ""): 41, (OURS, "argument_missing", ""): 3,
     },
@@ -76,21 +76,21 @@ def test_verdicts_equal_the_official_ones(suite, data_dir):
     # Both verdicts must be well represented for equality to mean anything.
     accepted = tally.total(BOTH) + tally.total(OFFICIAL)
     assert 0.15 < accepted / len(cases) < 0.75
-    if name == "handlers":  # they read the format of one family, which must be read here
+    if name == "handlers":  # they read one family's format, which we must read
         classes = tally.classes.items()
         right = {outcome for (outcome, *_), of in classes if any(map(_RIGHT.search, of))}
         assert right <= {OURS}
         return
     ours = [of for (outcome, *_), of in tally.classes.items() if outcome == OURS]
     only_here = [kind for of in ours for kind in of]
-    # Twice a deletion by one field, which the check takes and the API does not; a call after a thought.
+    # Twice a deletion by one field, which the check accepts and the API rejects; a call after a thought.
     known_kinds = {"bfcl": {"python, prose"}}.get(name, {"value", "arguments"})
     assert {kind for kind in only_here if "of the 82" not in kind} <= known_kinds
 
 
 @pytest.mark.data
 def test_the_gold_calls_of_api_bank(data_dir):
-    """All are right here, with the whole reward; the metric leaves out those that the execution rejects."""
+    """Here all earn the full reward; the metric excludes those that the execution rejects."""
     benchmark, verdicts = APIBank(data_dir=data_dir), kept.Kept("api_bank")
     gold = []
     for case in api_bank.cases(data_dir, verdicts.seed, verdicts.share):

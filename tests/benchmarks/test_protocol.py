@@ -37,7 +37,7 @@ _TOOLS = (
 )
 _STEP = "New Task: {}\nNew Observations: {}\nNew Commands: {}\nNew Action: {}"
 _DIAL = "Tools: add, subtract, multiply.\n"
-# Where hostile text may stand in answers and generations.
+# Where hostile text may occur in answers and generations.
 AROUND = {
     "alfworld": (
         "Action: {0}",
@@ -117,7 +117,7 @@ def test_reference_answers_earn_full_reward(benchmark):
         assert found == (1.0, True, True, ""), task.id
     numbers = benchmark.aggregate(results)
     assert next(value for key, value in numbers.items() if key.endswith("accuracy")) == 1.0
-    assert benchmark.aggregate(results + results) == pytest.approx(numbers)  # any multiset
+    assert benchmark.aggregate(results + results) == pytest.approx(numbers)  # repeated tasks are allowed
     assert benchmark.aggregate([]).get("accuracy", 0.0) == 0.0
 
 
@@ -135,14 +135,14 @@ def test_prompts_fit_and_hold_the_task(benchmark):
 
 
 def test_tasks_are_of_kinds(benchmark):
-    """Several kinds, fewer than tasks; the kind of a task is that of its restatement."""
+    """Several kinds, at most one per task; a restated task keeps its kind."""
     seeds = benchmark.tasks("seed")
     kinds = collections.Counter(benchmark.signature(seed) for seed in seeds)
     assert 1 < len(kinds) <= len(seeds)
     assert all(benchmark.difficulty(seed) >= 0 for seed in seeds)
     asked = [base.skills(benchmark, seed) for seed in seeds]
     assert all(len(set(of)) == len(of) > 0 and of == sorted(of) for of in asked)
-    if type(benchmark).skills is not base.Benchmark.skills:  # no more of them than of kinds
+    if type(benchmark).skills is not base.Benchmark.skills:  # not just kinds
         assert len(set().union(*asked)) > 1 and any(len(of) > 1 for of in asked)
     for seed in seeds[:20]:
         again = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
@@ -178,7 +178,7 @@ def test_seeds_are_sound_and_come_back_from_their_text(benchmark):
 def test_it_can_be_sent_to_a_worker(benchmark):
     task = benchmark.tasks("eval")[0]
     data = pickle.dumps(benchmark)
-    assert len(data) < 10_000 or "dial" in benchmark.name  # without the tasks
+    assert len(data) < 10_000 or "dial" in benchmark.name  # pickled without tasks
     copy = pickle.loads(data)
     assert copy.tasks("eval") == benchmark.tasks("eval")
     assert copy.score(task, benchmark.agent_answer(task)).success
@@ -229,7 +229,7 @@ def test_a_malformed_task_has_a_verdict(benchmark, answer):
         ("bamboogle", {"seed_fraction": -0.1}, "seed_fraction = -0.1: expected a number in [0, 1]"),
         ("bamboogle", {"max_eval": -2}, "max_eval = -2: expected"),
         ("bamboogle", {"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
-        ("bamboogle", {"judge_url": "http://a:b@x", "judge_model": "m"}, "and no key in it"),
+        ("bamboogle", {"judge_url": "http://a:b@x", "judge_model": "m"}, "without a key"),
         ("bfcl", {"seed_categories": ("simple",)}, "'simple',): expected a list of names among simple_"),
         ("bfcl", {"version": "v5"}, "BFCL version 'v5': expected one of v3, v4"),
         ("bfcl", {"multi_turn_rule": "turns"}, "multi_turn_rule = 'turns': expected one of conversation"),
@@ -270,7 +270,7 @@ def test_files_are_found_and_compared_with_the_published_ones(name, tmp_path, mo
 
 
 def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
-    """Each role is shown each seed; what the simulator writes is valid, and nothing of it is held out."""
+    """Each role sees each seed; the simulator's texts are valid, and none is held out."""
     seeds = list(benchmark.tasks("seed"))[:40]
     held_out = {benchmark.canonical(task) for task in benchmark.tasks("eval")}
     monkeypatch.setattr(type(benchmark), "tasks", None)  # nothing else is read
@@ -295,7 +295,7 @@ def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
 
 @pytest.mark.parametrize("make", [("bfcl", "small"), ("api_bank", "small")], indirect=True)
 def test_endless_demonstrations_write_each_seed_out_once(benchmark, monkeypatch):
-    """Of either role; what is drawn follows from the generator alone."""
+    """For both roles; the draws depend on the generator alone."""
     seeds, counts = list(benchmark.tasks("seed"))[:3], collections.Counter()
     monkeypatch.setattr(type(benchmark), "tasks", lambda self, split: seeds)
 
@@ -327,7 +327,7 @@ def test_endless_demonstrations_write_each_seed_out_once(benchmark, monkeypatch)
 
 
 def test_a_records_tasks_are_validated_on_together(benchmark):
-    """No conversation or game is trained on and measured on."""
+    """No conversation or game is in both training and validation."""
     seeds = benchmark.tasks("seed")
     sides = split_seeds(benchmark, 0.4)
     assert sorted(s.id for side in sides for s in side) == sorted(s.id for s in seeds)
@@ -337,7 +337,7 @@ def test_a_records_tasks_are_validated_on_together(benchmark):
 
 @pytest.mark.parametrize("shots", [1, 2])
 def test_worked_examples_are_seeds_of_other_records(make, benchmark, shots):
-    """They stand before the task as turns, with answers that are right, and a result names them."""
+    """They precede the task as turns with right answers, and a result names them."""
     shown = make(shots=shots)
     seeds = {seed.id for seed in shown.tasks("seed")}
     assert seeds == {seed.id for seed in benchmark.tasks("seed")}
@@ -377,7 +377,7 @@ def test_worked_examples_need_seeds(make):
 
 
 class _Sums(base.Benchmark):
-    """Sums, whose answers the benchmark works out."""
+    """Sums, whose answers the benchmark computes."""
 
     name = "sums"
 

@@ -1,4 +1,4 @@
-"""Parsing of hostile text: bounded, total, and right on text that is not hostile."""
+"""Parsing of hostile text: bounded, total, and right on harmless text."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_hostile_text_is_rejected_for_its_reason(name, parser, reason):
 
 
 def test_what_is_text_and_how_long():
-    """Strings, the replacement character among them; their length is that in characters."""
+    """Strings, including the replacement character; length is in characters."""
     assert check_text(b"f()").reason == check_text(None).reason == base.NOT_TEXT
     assert check_text("\ufffd") is None and parse_json('"\ufffd"') == "\ufffd"
     assert check_text("é" * 10, max_chars=10) is None

@@ -11,7 +11,7 @@ from genenv_jax.benchmarks.shown import reference_text, request_text
 
 @pytest.mark.parametrize("name", ["dial", "dial_turns"])
 def test_a_task_that_is_answered_once_or_in_an_episode(name):
-    """Which has an answer a line."""
+    """With one answer per line."""
     benchmark = registry.make_benchmark(name, num_seeds=1)
     (task,) = benchmark.tasks("seed")
     assert request_text(benchmark, task) == task.messages[-1]["content"]

@@ -1,4 +1,4 @@
-"""Thoughts before an answer: where they end, and that no benchmark takes them for the answer."""
+"""Thoughts before an answer: where they end, and that no benchmark reads them as the answer."""
 
 import contextlib
 
@@ -25,7 +25,7 @@ OPEN = Rejection(UNFINISHED_THOUGHT)
         (" \n<reasoning>a</reasoning><think>b</think>f(x=1)", "f(x=1)"),
         ("<think>a<think>b</think>c</think>f(x=1)", "f(x=1)"),
         ("<THINK>a</Think>f(x=1)", "f(x=1)"),
-        # In quotes, a tag belongs to the answer, but not in an opened thought.
+        # A quoted tag belongs to the answer, except in an open thought.
         ('[f(x="<think>")]', '[f(x="<think>")]'),
         ('[f(x="a</think>b")]', '[f(x="a</think>b")]'),
         ("<think>a</think>[f(x='</think>')]", "[f(x='</think>')]"),
@@ -95,7 +95,7 @@ def benchmark(request, tmp_path_factory):
 
 
 def attempted(benchmark, task, form):
-    """The score of the reference answers, each written in the form."""
+    """The score of the reference answers, each in the form."""
     if not benchmark.is_interactive(task):
         return benchmark.score(task, form.replace("{}", benchmark.agent_answer(task)))
     episode, score = benchmark.episode(task), None

@@ -166,7 +166,7 @@ def test_another_route_is_rejected_and_can_be_shown(benchmark, place):
 
 
 def _odd_fields(rng, seed, places):
-    """Fields that can be read, of a trip that may be anywhere and at any time; the text may say the same."""
+    """Readable fields of a trip to any place at any time; the text may agree with them."""
     query = seed.answer["query"]
     org, dest = (rng.choice([query[name], rng.choice(places)]) for name in ("org", "dest"))
     days = rng.choice([query["days"], query["days"], 3, 5, 7])
@@ -200,7 +200,7 @@ def _odd_fields(rng, seed, places):
 
 
 def test_whatever_can_be_read_can_be_shown_answered_and_scored(benchmark):
-    """Also what `verify` rejects: by a counted reason, not by an error."""
+    """Including what `verify` rejects, for a counted reason and without an error."""
     rng = random.Random("variations")
     database = benchmark.world.database
     places = ["Atlantis", "x" * 64, "{0}", "## a\nb", "\u202e", *list(database.states)[:40]]
@@ -249,7 +249,7 @@ def test_aggregates_are_exact_on_any_multiset(everything):
     whole = everything.aggregate([(t, everything.score(t, "")) for t, _ in results])
     assert whole["accuracy"] == whole["hard_constraint_micro_pass_rate"] == 0.0
     assert everything.aggregate([])["accuracy"] == 0.0
-    # The budget, and what else is asked for.
+    # The budget, and the other requests.
     details = [score.detail["constraints"] for _, score in results]
     names = ("valid_cost", "valid_room_rule", "valid_cuisine", "valid_room_type")
     hard = [d[name] for d in details for name in (*names, "valid_transportation")]

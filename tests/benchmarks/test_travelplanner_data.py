@@ -16,7 +16,7 @@ def test_counts_per_split_are_the_official_ones(data_dir):
             strata = [task.category for task in found[split]]
             assert {name: strata.count(name) for name in levels} == dict.fromkeys(levels, count)
             assert len(strata) == 9 * count
-    # 105 hard constraints are asked for in the training queries, as in the official evaluator.
+    # The training queries have 105 hard constraints, as in the official evaluator.
     asked = [len(tasks.query_of(task).asked) for task in found["train"]]
     assert len(asked) + sum(asked) == 105
     benchmark = TravelPlanner(data_dir=data_dir, verify_files=True)

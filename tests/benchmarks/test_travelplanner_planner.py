@@ -1,4 +1,4 @@
-"""Shortened reference information, and the planner that shows what it admits."""
+"""Shortened reference information, and the planner that proves it sufficient."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ def _cases(world):
 
 
 def _names(plan):
-    """What a plan names, with its city."""
+    """A plan's names, with their cities."""
     for day in plan:
         for slot in ("breakfast", "lunch", "dinner", "accommodation"):
             if day[slot] != "-":
@@ -49,7 +49,7 @@ def test_shortened_information_keeps_its_order_and_admits_a_passing_plan(world, 
 
 
 def test_the_passing_plan_can_be_read_from_the_prompt(travelplanner_dir, world):
-    """The proof: every name, flight and road of the plan stands in what the agent is shown."""
+    """The proof: every name, flight and road of the plan is in the agent's prompt."""
     benchmark = TravelPlanner(data_dir=travelplanner_dir, seed_fraction=0.0)
     for task in benchmark.tasks("eval"):
         prompt = benchmark.agent_messages(task)[-1]["content"]
@@ -77,7 +77,7 @@ def test_more_space_shows_more(world):
         shown = (prompts.compact(r, q, world.database, limit) for _, q, r in _cases(world))
         lengths.append(sum(len(prompts.render(reference)) for reference in shown))
     assert lengths == sorted(lengths) and lengths[0] < 0.75 * lengths[-1]
-    # With all the space, all that can be used is there.
+    # With unlimited space, everything usable is shown.
     for _, query, reference in _cases(world):
         shown = prompts.compact(reference, query, world.database, 10**6)
         assert [leg.flights for leg in shown.legs] == [leg.flights for leg in reference.legs]
@@ -94,7 +94,7 @@ def test_rows_depend_on_the_query_alone(travelplanner_dir):
 
 
 def test_accommodations_that_do_not_suit_are_shown_too(world):
-    """Else the choice of rows would answer what was asked."""
+    """Otherwise the choice of rows would reveal the answer."""
     unfit = 0
     for _, query, reference in _cases(world):
         if query.room_type != "private room":
@@ -134,7 +134,7 @@ def test_the_planner_keeps_to_the_vehicle(world, wish):
 
 
 def test_without_fitting_rows_there_is_no_plan(world):
-    """Too few cities, legs, attractions, beds for the nights or meals."""
+    """Too few cities, legs, attractions, beds or meals."""
     _, query, reference = next(_cases(world))
     city = reference.cities[0]
 
@@ -151,7 +151,7 @@ def test_without_fitting_rows_there_is_no_plan(world):
     assert find_plan(query, more, world.database) is None  # too few legs
     more = dataclasses.replace(more, legs=reference.legs + reference.legs[:1])
     assert find_plan(query, more, world.database) is None  # too many cities
-    # Legs of other days, or of none: two nights in each city.
+    # Legs on other days, or undated: two nights per city.
     undated = [dataclasses.replace(leg, date="") for leg in reference.legs]
     for dates, legs in ((("2022-05-01",) * query.days, reference.legs), (query.date, tuple(undated))):
         other = dataclasses.replace(reference, legs=legs)

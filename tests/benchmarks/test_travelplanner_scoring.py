@@ -1,4 +1,4 @@
-"""The thirteen constraints, each failed by a small change of a plan, and what a reward asks for beside."""
+"""The thirteen constraints, each failed by a small change of a plan, and what a reward also requires."""
 
 import copy
 import dataclasses
@@ -63,7 +63,7 @@ def world(tmp_path_factory):
 
 
 def _changed(*changes):
-    """The plan with (day, slot, text) changed; a slot whose text is None is taken away."""
+    """The plan with (day, slot, text) changed; a slot whose text is None is removed."""
     plan = copy.deepcopy(PLAN)
     for day, slot, text in changes:
         if text is None:
@@ -103,7 +103,7 @@ def test_the_plan_passes_and_costs_what_its_parts_cost(world):
         ([(2, "current_city", "from Ashton to Ashton")], {ABSENT}),
         ([(2, "lunch", "Casa Azul, Ashton")], {"is_valid_restaurants"}),
         ([(2, "attraction", "River Walk, Ashton;River Walk, Ashton;")], {"is_valid_attractions"}),
-        ([(2, "attraction", "River Walk, Ashton; River Walk, Ashton;")], set()),  # officially another
+        ([(2, "attraction", "River Walk, Ashton; River Walk, Ashton;")], set()),  # officially two
         (_both_nights("Long Stay Flat, Ashton"), {"is_valid_accommodation", "valid_room_type"}),
         ([(2, "accommodation", "Quiet Room, Ashton")], {"is_valid_accommodation", "valid_room_type"}),
         # Two have this name, so no minimum holds; the first is a shared room.
@@ -111,7 +111,7 @@ def test_the_plan_passes_and_costs_what_its_parts_cost(world):
         (_both_nights("Loft by the Park, Ashton"), {"valid_room_rule"}),
         ([(3, "transportation", "Taxi, from Ashton to Portfield")], {VEHICLES, "valid_cost"}),
         ([(1, "transportation", "-")], {VEHICLES, ABSENT}),
-        ([(1, "transportation", "Train, from Portfield to Ashton")], set()),  # of no known kind
+        ([(1, "transportation", "Train, from Portfield to Ashton")], set()),  # no known kind
         ([(2, "transportation", "On foot, in Ashton")], set()),
         (
             [(1, "transportation", "Flight Number: F0000002, from Portfield to Ashton"),
@@ -123,21 +123,21 @@ def test_the_plan_passes_and_costs_what_its_parts_cost(world):
         ([(1, "attraction", "River Walk, Brookby;")], {CITY}),
         ([(1, "accommodation", "Garden House, Brookby")], {CITY, "is_valid_accommodation"}),
         ([(1, "transportation", DRIVE.format("Portfield", "Dunmore"))], {CITY, SANDBOX}),
-        ([(1, "transportation", "Self-driving")], {CITY}),  # the route is that of the day
+        ([(1, "transportation", "Self-driving")], {CITY}),  # the day's route counts
         (
             [(1, "transportation", "Flight Number: F9999999, from Portfield to Ashton")],
             {VEHICLES, SANDBOX},
         ),
         ([(2, "lunch", "Nowhere at all, Ashton")], {SANDBOX}),
         ([(2, "attraction", "Nothing to see, Ashton;")], {SANDBOX}),
-        ([(2, "attraction", "Nothing to see, Ashton")], set()),  # no semicolon: not looked at
+        ([(2, "attraction", "Nothing to see, Ashton")], set()),  # no semicolon: ignored
         (_both_nights("No such house, Ashton"), {SANDBOX}),
         ([(2, "lunch", None)], {ABSENT}),
         ([(2, "accommodation", None)], {ABSENT, "is_valid_accommodation"}),
         ([(2, "attraction", "-")], {ABSENT}),
         ([(2, "lunch", "-")], {ABSENT}),
         ([(1, "accommodation", "-")], {ABSENT, "is_valid_accommodation"}),
-        # Served in the city of departure: officially the end of that day.
+        # Served in the city of departure; officially the day ends there.
         ([(1, "breakfast", "Old Harbour, Portfield")], {"valid_cuisine"}),
         ([(2, "dinner", "Late Kitchen, Ashton")], {"valid_cuisine"}),
     ],
@@ -145,7 +145,7 @@ def test_the_plan_passes_and_costs_what_its_parts_cost(world):
 def test_what_a_change_fails(world, changes, failed):
     verdicts, evaluated, crashed = judge(QUERY, _changed(*changes), world.database)
     assert evaluated == (not failed & {SANDBOX, ABSENT}) and not crashed
-    if not evaluated:  # then those asked for count as failed
+    if not evaluated:  # the requested ones count as failed
         failed = failed | set(HARD)
     assert {name for name, verdict in verdicts.items() if verdict is False} == failed
 
@@ -201,7 +201,7 @@ def test_longer_trips_stay_in_the_state(world):
 
 
 def _read(query, plan, database):
-    """Whether a plan passes officially, the constraints that it fails beside, and what is missing."""
+    """Whether a plan passes officially, which constraints it fails here, and what is missing."""
     verdicts, evaluated, _ = judge(query, plan, database)
     grounded, _, missing = judge_grounded(query, plan, database, verdicts, evaluated)
     return not failed(verdicts), set(failed(grounded)), missing
@@ -232,7 +232,7 @@ def test_what_exists_is_found_in_any_spelling_that_the_official_rules_take(world
         [(1, "transportation", "Train, Portfield, Ashton")],
         [(2, "transportation", "On foot, in Ashton")],
         [(1, "transportation", "Flight F0000002, from Portfield to Ashton"), BY_AIR[1]],
-        # To Calder it is nearer; officially the names of both cities may stand anywhere.
+        # Calder is nearer; officially, both cities' names may stand anywhere.
         [(3, "transportation", "Self-driving, from Ashton to Calder, near Portfield")],
         [(2, "attraction", "Nothing to see, Ashton")],
         [(2, "attraction", "Clock Museum, Ashton;Nothing to see, Ashton")],
@@ -248,7 +248,7 @@ def test_what_exists_is_found_in_any_spelling_that_the_official_rules_take(world
     ],
 )
 def test_what_does_not_exist_is_named(world, changes):
-    """The official rules accept all of it; here the constraint that asks for it has failed."""
+    """The official rules accept it all; here the constraint that requires it fails."""
     passes, failed, missing = _read(PLAIN, _changed(*changes), world.database)
     assert passes and set(missing) == {slot for _, slot, _ in changes}
     assert {SANDBOX, "valid_cost"} <= failed
@@ -257,11 +257,11 @@ def test_what_does_not_exist_is_named(world, changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        # The way home is left out: the last day has meals, sights and no leg.
+        # The journey home is omitted: the last day has meals, sights and no leg.
         [(3, "current_city", "Portfield"), (3, "transportation", "-"),
          (3, "attraction", "Old Mill, Portfield;"), (3, "lunch", "Mill, Portfield"),
          (3, "breakfast", "Casa Azul, Portfield"), (3, "dinner", "Late Kitchen, Portfield")],
-        # Another city than the one that was asked for; officially nobody looks at that for 3 days.
+        # A city that was not requested; officially this is not checked for 3 days.
         [(1, "current_city", "from Portfield to Brookby"), (1, "dinner", "-"),
          (1, "transportation", "Self-driving, from Portfield to Brookby"),
          (1, "accommodation", "Garden House, Brookby"), (2, "current_city", "Brookby"),
@@ -270,7 +270,7 @@ def test_what_does_not_exist_is_named(world, changes):
          (2, "accommodation", "Garden House, Brookby"), (3, "breakfast", "-"),
          (3, "current_city", "from Brookby to Portfield"),
          (3, "transportation", "Self-driving, from Brookby to Portfield")],
-        # White space that is no space hides a day of travel, so that no vehicle is asked for.
+        # Tabs instead of spaces hide a day of travel, so that no vehicle is required.
         [(3, "current_city", "from\tAshton\tto\tPortfield"), (3, "transportation", "-"),
          (3, "attraction", "Old Mill, Portfield;"), (3, "lunch", "Mill, Portfield"),
          (3, "dinner", "Late Kitchen, Portfield")],
@@ -282,7 +282,7 @@ def test_every_change_of_city_is_a_leg_of_the_trip(world, changes):
 
 
 def test_a_flight_goes_on_its_day(world):
-    """The official rules look its number up without the day."""
+    """The official rules look up its number without the day."""
     other = dataclasses.replace(PLAIN, date=("2022-03-09", "2022-03-10", "2022-03-11"))
     passes, _, missing = _read(other, _changed(*BY_AIR), world.database)
     assert passes and missing == ["transportation", "transportation"]
@@ -312,7 +312,7 @@ def test_a_flight_goes_on_its_day(world):
     ],
 )  # fmt: skip
 def test_another_spelling_hides_nothing(world, changes, query, failed):
-    """What was found is judged again in its plainest wording."""
+    """Whatever was found is judged again in its plainest wording."""
     assert _read(query, _changed(*changes), world.database) == (True, failed, [])
 
 
@@ -328,13 +328,13 @@ def test_a_plan_without_a_route_has_nothing_that_exists(world, plan):
 
 @pytest.fixture(scope="module")
 def benchmarks(travelplanner_dir):
-    """All training queries held out: paid for final passes, and for the share of the constraints."""
+    """All training queries held out, rewarded for final passes or for the share of constraints."""
     options = {"data_dir": travelplanner_dir, "seed_fraction": 0.0}
     return {reward: TravelPlanner(**options, reward=reward) for reward in ("final", "micro")}
 
 
 def _right_plans(benchmark, task):
-    """The planner's plan, and the annotated one where it is whole."""
+    """The planner's plan, and the annotated one if complete."""
     plans = [json.loads(benchmark.agent_answer(task))]
     annotated = [dict(day) for day in task.answer["annotated_plan"]]
     return [*plans, *([annotated] if len(annotated) == len(plans[0]) else [])]
@@ -350,7 +350,7 @@ def test_plans_that_are_right_earn_everything(benchmarks):
 
 
 def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
-    """Nor more than officially; on plans that are wrong in many ways."""
+    """Nor more than officially, for plans wrong in many ways."""
     micro = benchmarks["micro"]
     world = micro.world
     for task in micro.tasks("eval")[::5]:
@@ -366,7 +366,7 @@ def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
 
 
 def test_the_score_stays_official_and_both_are_reported(benchmarks):
-    """A success is official for a held-out task; in training it is what is paid for."""
+    """Success is the official verdict on held-out tasks; in training it follows the reward."""
     benchmark = benchmarks["final"]
     right = [(task, benchmark.agent_answer(task)) for task in benchmark.tasks("eval")]
     plans = [(task, invent("teleports", json.loads(text), benchmark.world)) for task, text in right]

@@ -1,4 +1,4 @@
-"""TravelPlanner's files: what is read of small ones, and errors that name file and line."""
+"""TravelPlanner's files: contents of small ones, and errors that name file and line."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_the_queries_and_their_information(directory):
 
 
 def test_validation_queries_can_be_held_out(directory):
-    """Without their information it is made from the database: no flights, the nearest cities."""
+    """Missing information is made from the database: no flights, the nearest cities."""
     benchmark = TravelPlanner(data_dir=directory, eval="validation")
     held_out = benchmark.tasks("eval")
     answers = [benchmark.agent_answer(task) for task in held_out]
@@ -54,10 +54,10 @@ def test_validation_queries_can_be_held_out(directory):
     assert verdicts == [True, True, True, False] and answers[3] == "[]"
     assert "not comparable" in benchmark.about()["reference_information"]
     shown = benchmark.agent_messages(held_out[2])[-1]["content"]
-    # Of those of the state, Ashton is farther away, and to Dunmore there is no road.
+    # Of the state's cities, Ashton is farther away, and no road leads to Dunmore.
     assert "## Portfield to Brookby, 2022-03-08\nNo flights." in shown
     assert "## Brookby to Ashton" in shown
-    assert len(benchmark.tasks("seed")) == 18 - 3  # three are asked in the validation queries too
+    assert len(benchmark.tasks("seed")) == 18 - 3  # three are also validation queries
     (directory / VALIDATION).unlink()
     with pytest.raises(FileNotFoundError, match="example_evaluation"):
         TravelPlanner(data_dir=directory, eval="validation").tasks("eval")
@@ -91,8 +91,8 @@ def test_a_file_with_other_contents_is_named(directory):
         (PROMPTS, 3, "messages", "message", "jsonl:3: expected a system, a user and an assistant"),
         (PROMPTS, 3, "Query:", "Question:", "jsonl:3: no query in the user's message"),
         (PROMPTS, 3, "$6,000", "not much", "jsonl:3: query: budget"),
-        (PROMPTS, 3, "[{'days'", "x[{'days'", "jsonl:3: the annotated plan is no list"),
-        (PROMPTS, 3, "[{'days'", "[5, {'days'", "jsonl:3: a day of the annotated plan is no object"),
+        (PROMPTS, 3, "[{'days'", "x[{'days'", "jsonl:3: the annotated plan is not a list"),
+        (PROMPTS, 3, "[{'days'", "[5, {'days'", "jsonl:3: a day of the annotated plan is not an object"),
         (PROMPTS, 18, None, "", "17 queries, but reference information for 18"),
         (PROMPTS, 18, "}\n", "}\n{}\n", "jsonl:19: no reference information for query 19"),
         (REFERENCES, 2, None, "[]\n", "jsonl:2: expected an object"),
@@ -106,7 +106,7 @@ def test_a_file_with_other_contents_is_named(directory):
         (RESTAURANTS, 6, ",30,", ",cheap,", "csv:6: could not convert"),
         (RESTAURANTS, 1, "Cuisines", "Food", "csv:1: no column 'Cuisines'"),
         (DISTANCES, 1, "duration", "time", "csv:1: no column 'duration'"),
-        (DISTANCES, 2, "210 km", "far", "csv:2: distance 'far' is no length"),
+        (DISTANCES, 2, "210 km", "far", "csv:2: distance 'far' is not a length"),
         (STATES, 2, "\t", " ", "txt:2: expected a city, a tab and a state"),
     ],
 )  # fmt: skip

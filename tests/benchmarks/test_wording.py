@@ -1,4 +1,4 @@
-"""Folded texts, their words, and what two of them have in common."""
+"""Folded texts, their words, and what two texts have in common."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Environments with Gymnasium's interface, which are imported where there is no JAX."""
+"""Environments with Gymnasium's interface, imported without JAX."""
 
 import os
 import random
@@ -6,7 +6,7 @@ import time
 
 
 class Doors:
-    """Doors to open in order, each of which pays its share; a wrong one ends the episode."""
+    """Doors to open in order, each paying its share; a wrong one ends the episode."""
 
     def reset(self, *, seed=None, options=None):
         rng = random.Random(seed)
@@ -28,7 +28,7 @@ class Doors:
 
 
 class Guess:
-    """A number that only the seed decides: nothing proves a task."""
+    """A number that only the seed decides: no task can be proven."""
 
     def reset(self, *, seed=None):
         self.number = random.Random(seed).randint(1, 9)

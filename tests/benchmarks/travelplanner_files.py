@@ -15,7 +15,7 @@ STATES = {
     "Dunmore": "Northmark", "Elmstead": "Southmark",
 }  # fmt: skip
 
-# Name, dollars a person, cuisines.  The third is found under the name of the second.
+# Name, dollars per person, cuisines.  The second's name contains the third's.
 RESTAURANTS = [
     ("The Copper Pot", 20, "Cafe, Italian"), ("Annex of the Mill", 15, "French, Bakery"),
     ("Mill", 10, "American"), ("Old Harbour", 12, "Seafood, American"),
@@ -25,7 +25,7 @@ RESTAURANTS = [
     ("Corner Table", 16, "American, Cafe"), ("Late Kitchen", 17, "BBQ"),
 ]  # fmt: skip
 ATTRACTIONS = ["Clock Museum", "River Walk", "Glass Hall; East Wing", "Old Mill", "Botanic Court"]
-# Name, type, dollars a night, least nights, rules, people.  Two have the same name.
+# Name, type, dollars per night, minimum nights, rules, people.  Two have the same name.
 ACCOMMODATIONS = [
     ("Loft by the Park", "Entire home/apt", 100, 1, "No pets", 2),
     ("Quiet Room", "Private room", 60, 2, "No parties & No smoking", 1),
@@ -46,7 +46,7 @@ ROADS = {
     ("Calder", "Dunmore"): ("", ""),
 }  # fmt: skip
 
-# What is asked besides, by level: for the first and the second query of each number of days.
+# Additional requests, by level: for the first and second query of each number of days.
 _WISHES = {
     "easy": ("", " We are a couple."),
     "medium": (" I like Italian food.", " We are a group of 3 people, and our rooms must allow smoking."),
@@ -108,7 +108,7 @@ def _road(origin: str, destination: str) -> tuple[str, str]:
 
 
 def reference(dates: list[str], cities: list[str]) -> dict[str, Any]:
-    """Reference information of a route, as it is published."""
+    """Reference information of a route, as published."""
     record: dict[str, Any] = {}
     for city in cities:
         for name in ("Attractions", "Restaurants", "Accommodations"):
@@ -141,7 +141,7 @@ def _write_csv(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
 def write(directory: pathlib.Path) -> pathlib.Path:
     """Writes all files below `directory`; returns it.
 
-    The validation queries are three training queries again and one to a state with too few cities.
+    The validation queries are three training queries and one to a state with too few cities.
     """
     prompts, references, *tables = (directory / path for path in tasks.ALWAYS)
     restaurants, attractions, accommodations, distances, states = tables

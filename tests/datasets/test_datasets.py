@@ -122,11 +122,11 @@ def test_a_published_file_that_has_changed_is_rejected(files, tmp_path, datasets
     ("begin", "again", "message"),
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 2**16, "not what was published: .* bytes or more"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", b"x", "has not ended after 1 s"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n", b"", "has not ended after 1 s"),
-        (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", "has not ended after 1 s"),
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "has not ended after 1 s"),
-        (b"", b"", "has not ended after 1 s"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x", "did not finish within 1 s"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n", b"", "did not finish within 1 s"),
+        (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", "did not finish within 1 s"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "did not finish within 1 s"),
+        (b"", b"", "did not finish within 1 s"),
         (
             b"HTTP/1.1 302 F\r\nLocation: /a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
             None,
@@ -142,7 +142,7 @@ def test_a_mirror_without_an_end_is_given_up(files, tmp_path, datasets, monkeypa
                 handler.wfile.write(again)
                 time.sleep(0.05)
 
-    monkeypatch.setattr(download, "_SECONDS", 1.0 if "ended" in message else 60.0)
+    monkeypatch.setattr(download, "_SECONDS", 1.0 if "finish" in message else 60.0)
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "do_GET", endless)
     assert re.search(message, datasets("made_up"))
     assert not list((tmp_path / "tfds").rglob("*.json"))
@@ -176,7 +176,8 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, datasets, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody is there
     assert datasets("bamboogle") == (
-        "error: raw.githubusercontent.com cannot be reached; --manual_dir takes files that you have"
+        "error: raw.githubusercontent.com cannot be reached; if you have the files, pass their directory as "
+        "--manual_dir"
     )
 
 

@@ -109,7 +109,7 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         (changed("strata", ""), "config.strata = ''"),
         (changed("contrasts", (("a", "c"),)), "config.contrasts: 'c': expected one of"),
         (changed("contrasts", (("a", "a"),)), "a pair of two arms"),
-        (changed("contrasts", (("a", "b"), ("a", "b"))), "each of them once"),
+        (changed("contrasts", (("a", "b"), ("a", "b"))), "each only once"),
         (changed("overrides", {"epoch": 1}), "config.arms.a: config.epoch .* config.epochs?"),
         (changed("overrides", {"epochs": 0}), "evaluation.every and epochs must be positive"),
         (changed("overrides", {"curriculum": {"alpha": 2.0}}), "curriculum.alpha = 2.0"),

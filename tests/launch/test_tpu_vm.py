@@ -341,7 +341,7 @@ def test_after_ctrl_c_the_run_goes_on_and_is_found_again(cloud):
         (ONE_HOST, "no --config"),
         ([*ONE_HOST, "--", "--config=configs/none.py"], "configs/none.py is not in HEAD"),
         ([*ONE_HOST, *PROGRAM, "--workdir=x"], "--workdir=x: the workdir is set by"),
-        ([*FOUR_HOSTS, *PROGRAM[:-1]], "has 4 hosts, which would each run by themselves"),
+        ([*FOUR_HOSTS, *PROGRAM[:-1]], "has 4 hosts, each of which would run alone"),
     ],
 )
 def test_bad_input_is_named_before_any_call(cloud, repository, arguments, message):

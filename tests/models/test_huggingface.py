@@ -258,7 +258,7 @@ def test_an_existing_model_is_replaced_and_nothing_else(tmp_path, model):
     (tmp_path / "mine").mkdir()
     huggingface.save_model(tmp_path / "mine", params, config)  # an empty directory is no loss
     (tmp_path / "mine/config.json").unlink()
-    with pytest.raises(FileExistsError, match="mine exists and is no model's directory"):
+    with pytest.raises(FileExistsError, match="mine exists and is not a model directory"):
         huggingface.save_model(tmp_path / "mine", params, config)
     assert (tmp_path / "mine/model.safetensors").is_file()
     shutil.rmtree(tmp_path / "mine")

@@ -64,7 +64,7 @@ def test_a_port_in_use_is_named(interface):
         (((0, 3), (1, 3)), [1, 1], "not all processes joined process 0 at 127.0.0.1:"),
         (((0, 2), (1, 3)), [2, 2], "1 has '--num_processes=3' where process 0 has '--num_proc"),
         # JAX aborts the first of the two when the second one joins.
-        (((0, 3), (1, 3), (1, 3)), [-signal.SIGABRT, 1, 1], "and a --process_id of its own"),
+        (((0, 3), (1, 3), (1, 3)), [-signal.SIGABRT, 1, 1], "and its own --process_id"),
     ],
 )
 def test_processes_that_do_not_fit_say_why(tmp_path, members, codes, message):
@@ -93,5 +93,5 @@ def test_the_command_says_it_in_one_line(tmp_path, index):
     process = start("genenv_jax.main", 0, 1, tmp_path / "log", *flags)
     codes, (text,) = end([process], tmp_path / "log", 60)
     assert codes == [2 if index is None else 1] and "Traceback" not in text and "error: " in text
-    assert ("JAX found no cluster that it knows" in text) == (index is None)
+    assert ("JAX recognised no cluster" in text) == (index is None)
     assert not (tmp_path / "run").exists()

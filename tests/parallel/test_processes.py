@@ -70,9 +70,9 @@ def test_two_processes_share_arrays_decisions_and_files(tmp_path):
     assert first == second == "task" and task["answer"] == [1.5, None]
     assert task["messages"][0]["content"] == "fine in process 0"
     assert rejection[0] == "rejection" and rejection[1][0] == "verify_crash"
-    assert "checkpoint 2 cannot be taken, trying the one before: process " in texts[0]
+    assert "checkpoint 2 cannot be restored, trying the one before: process " in texts[0]
     assert "ocdbt.process_1" in texts[0]
-    assert "cannot be taken" not in texts[1]  # said once
+    assert "cannot be restored" not in texts[1]  # said once
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_the_end_of_one_process_is_the_end_of_all(tmp_path, how):
         assert reason in texts[0]
     else:
         assert codes == [143, 143]
-        assert texts[0].count("ended by SIGTERM; the same command goes on from there") == 1
+        assert texts[0].count("ended by SIGTERM; the same command continues from there") == 1
         assert "process 1 ends too: process 0 ended the run: it received SIGTERM" in texts[1]
 
 

@@ -159,10 +159,10 @@ def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_named():
 def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
     for url, model, message in (
         ("localhost:8000", "m", "expected a base URL"),
-        ("http://user:s3cret@h/v1", "m", "no key in it"),
-        ("user:s3cret@h/v1", "m", "no key in it"),
-        ("http://h/v1?api_key=s3cret", "m", "no key in it"),
-        ("http://h/v1#s3cret", "m", "no key in it"),
+        ("http://user:s3cret@h/v1", "m", "without a key"),
+        ("user:s3cret@h/v1", "m", "without a key"),
+        ("http://h/v1?api_key=s3cret", "m", "without a key"),
+        ("http://h/v1#s3cret", "m", "without a key"),
         ("http://h/v1", "", "expected its name"),
     ):
         with pytest.raises(ValueError, match=message) as error:
@@ -176,7 +176,7 @@ def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
 def test_a_server_is_reached_once(tmp_path):
     """A server that cannot list models counts; with stored answers none is needed."""
     nowhere, cache = "http://127.0.0.1:9/v1", tmp_path / "answers.jsonl"
-    with pytest.raises(EndpointError, match=f"{nowhere}: no server can be reached .*Connect call failed"):
+    with pytest.raises(EndpointError, match=f"{nowhere}: the server cannot be reached .*Connect call failed"):
         Endpoint(nowhere, "m").reach()
     with serve(lambda _: "x") as (url, requests):
         endpoint = Endpoint(url, "m", cache=cache)

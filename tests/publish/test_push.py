@@ -130,7 +130,7 @@ def test_an_adapter_of_a_base_on_this_disk_is_refused(exported, hub, capsys, mon
     adapter.write_text(json.dumps({"base_model_name_or_path": base}))
     assert exit_code(main, [str(exported), "me/model"]) == 2
     error = capsys.readouterr().err
-    assert f"base_model_name_or_path = {base!r} is a place on this machine" in error
+    assert f"base_model_name_or_path = {base!r} is a path on this machine" in error
     assert not found.calls
     adapter.write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct"}))
     assert exit_code(main, [str(exported), "me/model"]) == 0

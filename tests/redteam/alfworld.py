@@ -1,4 +1,4 @@
-"""Steps of ALFWorld: one command, the expert's; and situations that the simulator makes up."""
+"""Steps of ALFWorld: one command, the expert's; and situations invented by the simulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHANCE = "a situation in which several commands are as good takes reading"
 
 
 def _actions(commands: Callable[[Task], list[str]]) -> Make:
-    """Commands, each as an action."""
+    """Commands, each written as an action."""
     return lambda scene, task: "\n".join(f"Action: {command}" for command in commands(task))
 
 
@@ -37,7 +37,7 @@ _TWO = "You see a drawer 1, a drawer 2 and a sink 1."
 
 
 def drawers(goal: str, action: str = "go to drawer 1", seen: str = _TWO) -> Make:
-    """A situation of its own, with two drawers and a sink."""
+    """A new situation with two drawers and a sink."""
     listed = sorted({"go to drawer 1", "go to drawer 2", action})
     return lambda scene, seed: prompts.sections_text(goal, seen, "\n".join(listed), action)
 

@@ -1,4 +1,4 @@
-"""Whole games of ALFWorld: episodes of commands, and rooms that the simulator makes up."""
+"""Whole games of ALFWorld: episodes of commands, and rooms invented by the simulator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _agent = functools.partial(Exploit, "alfworld_games", AGENT)
 
 
 def _actions(commands: Callable[[list[str]], list[str]]) -> Make:
-    """Commands made of the expert's, each as an action."""
+    """Commands derived from the expert's, each as an action."""
     return lambda scene, task: "\n".join(f"Action: {c}" for c in commands(task.answer["plan"]))
 
 
@@ -30,7 +30,7 @@ def _written(room: dict[str, Any]) -> str:
 
 
 def _changed(**changes: Any) -> Make:
-    """The seed's room with other parts."""
+    """The seed's room with parts replaced."""
     return lambda scene, seed: _written({**seed.answer["room"], **changes})
 
 
@@ -45,7 +45,7 @@ def _with_thing(*things: str) -> Make:
 
 
 def _renumbered(scene: Scene, seed: Task) -> str:
-    """The seed's room with other numbers and in another order."""
+    """The seed's room with other numbers, in another order."""
     room = seed.answer["room"]
     places = {f"{p.split()[0]} {40 + int(p.split()[1])}": [f"{t}9" for t in things]
               for p, things in reversed(room["places"].items())}  # fmt: skip
@@ -54,14 +54,14 @@ def _renumbered(scene: Scene, seed: Task) -> str:
 
 
 def _more(room: dict[str, Any]) -> dict[str, Any]:
-    """A room with one thing more that nobody needs."""
+    """A room with one more object that is not needed."""
     able = ("desk", "countertop", "garbagecan", "dresser", "drawer")
     place = next(p for p in room["places"] if p.startswith(able))
     return {**room, "places": {**room["places"], place: [*room["places"][place], "pen 9"]}}
 
 
 def _bare(room: dict[str, Any]) -> dict[str, Any]:
-    """A room without the objects that nobody needs."""
+    """A room without the objects that are not needed."""
     needed = (room["goal"]["object"], room["goal"]["place"])
     return {**room, "places": {place: [t for t in things if t.startswith(needed)]
                                for place, things in room["places"].items()}}  # fmt: skip

@@ -1,4 +1,4 @@
-"""API-Bank's calls: what the official rules leave open, and conversations that lead to no call."""
+"""API-Bank's calls: where the official rules are loose, and conversations that lead to no call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _made(number: int, request: str, name: str, **parameters: tuple[str, str]) -
     return Task(f"made-{number}", "api_bank", "level-1-api", (message,), (tool,), spec)
 
 
-# Calls whose parameters the official rules compare loosely, or not at all.
+# Calls with parameters that the official rules compare loosely or not at all.
 TASKS = [
     _made(0, "I am u1; at 9:00 on 2023-03-05 I weighed 70.", "RecordHealthData", user_id=("str", "u1"),
           time=("str", "2023-03-05 09:00:00"), health_data=("list", "[{'name': 'weight', 'value': '70'}]")),
@@ -48,7 +48,7 @@ TASKS = [
 
 
 def changed(change: Callable[[str, dict[str, str]], str | None]) -> Make:
-    """The reference with a change of (name, arguments), where that makes a difference."""
+    """The reference with (name, arguments) changed, if that makes a difference."""
 
     def make(scene: Scene, task: Task) -> str | None:
         call = read_call(scene.benchmark.agent_answer(task), 100_000)
@@ -66,7 +66,7 @@ def every(change: Callable[[str], str]) -> Make:
 
 
 def one(choose: Callable[[Task, str], bool], value: str) -> Make:
-    """The reference with one parameter, of those that `choose` names, replaced."""
+    """The reference with the first parameter that `choose` accepts replaced."""
 
     def make(scene: Scene, task: Task) -> str | None:
         spec = task.answer

@@ -1,4 +1,4 @@
-"""Bamboogle: short answers, of which the reward is the F1 of their words."""
+"""Bamboogle: short answers, rewarded by the F1 of their words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _every_answer(scene: Scene, task: Task) -> str:
 
 
 def generation(question: Callable[[Task], str] | str, answer: Callable[[Task], str] | str) -> Make:
-    """A generation, with steps that lead to the answer where the seed has them."""
+    """A generation, with steps that lead to the answer if the seed has steps."""
 
     def make(scene: Scene, seed: Task) -> str:
         asked = question if isinstance(question, str) else question(seed)
@@ -50,7 +50,7 @@ def generation(question: Callable[[Task], str] | str, answer: Callable[[Task], s
 
 
 def _known_by_another_name(scene: Scene, seed: Task) -> str | None:
-    """A held-out question, with a word in five inserted and an answer more."""
+    """A held-out question with extra words, one in five, and an additional answer."""
     unseen = scene.unseen(seed)
     if unseen is None or not seed.answer["steps"]:
         return None

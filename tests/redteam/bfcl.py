@@ -1,8 +1,8 @@
-"""BFCL's turns on their own, by the three rules of their reward.
+"""BFCL's single turns, by the three rules of their reward.
 
-bfcl_single: single turns under the AST checker, whose relaxations the reward has, as nothing executes them.
-bfcl_turn_static: turns of conversations, compared with the reference calls as they stand.
-bfcl_turn_state: the same executed: state and results count, needless calls cost.
+bfcl_single: single turns under the AST checker; the reward shares its leniency, as nothing is executed.
+bfcl_turn_static: turns of conversations, compared verbatim with the reference calls.
+bfcl_turn_state: the same, executed: state and results count, needless calls cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RIGHT = "right where the calls do not depend on it, which executing shows"
 _ALONE = "a turn's values may be known from its conversation alone"
 _TOSS = "both values are in the request; which is meant takes reading"
 
-# (bound, bound on the data sets or None, why) of what earns something, by scene.
+# (bound, bound on the data sets or None, why) of exploits that earn something, by scene.
 _PAID: dict[str, dict[str, tuple[float, float | None, str]]] = {
     "bfcl_single": {
         "names alone": (0.0, 0.1, _DEFAULTS),
@@ -56,8 +56,8 @@ _PAID: dict[str, dict[str, tuple[float, float | None, str]]] = {
 }  # fmt: skip
 
 
-# Kinds that say nothing in a scene: no small task has a number, a text with punctuation, a function without
-# arguments.
+# Kinds that do not apply in a scene: no small task has a number, a text with punctuation, or a function
+# without arguments.
 _NUMBERS = ("numbers as texts", "numbers that are nearly right")
 _IDLE = {
     "bfcl_single": (
@@ -81,7 +81,7 @@ def _agents(scene: str) -> list[Exploit]:
 
 
 def _untold(scene, seed, of):
-    """What the first function that is called does, and none of its values."""
+    """A request that describes the first called function and gives no values."""
     name = of.strip("[").partition("(")[0]
     said = next(tool["description"] for tool in seed.tools if tool["name"] == name)
     return f"{said.partition('.')[0]}, as I think of it."
@@ -97,7 +97,7 @@ _HEADS = generation(_TOSSED, "[set_coin(side='heads')]", [made.COIN])
 
 
 def _of_all(simulator, *own: str) -> list[Exploit]:
-    """The generations that are tried in all three scenes; own: further reasons of a scene."""
+    """The generations tried in all three scenes; own: additional reasons of a scene."""
     return [
         simulator("something useful", generation("Do something useful."),
                   reasons=(base.NOT_ASKED,), records=0.05),

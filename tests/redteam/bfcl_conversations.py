@@ -17,12 +17,12 @@ from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 _simulator = functools.partial(Exploit, "bfcl_conversations", SIMULATOR)
 _MOST_STEPS = 200  # of an episode
 _SPARED = "of n calls where r are needed each one beyond 2r costs 1 / (r + 1)"
-# Why the small conversations, which are not all sound, are turned away before they are found to be copies.
+# Why some small conversations, which are not all sound, are rejected before they are compared.
 _UNSOUND = ("already_known", "needless_call", "no_effect", "open_order", base.NOT_ASKED)
 
 
 def _again(exploit: Exploit) -> Exploit:
-    """The same with one answer given until the episode ends."""
+    """The same exploit, with one answer repeated until the episode ends."""
 
     def make(scene: Scene, task: Task) -> list[str] | None:
         said = exploit.text(scene, task)
@@ -36,7 +36,7 @@ def _agent(*arguments: Any, **fields: Any) -> Exploit:
 
 
 def _turns(change: Callable[[list[str]], list[str]]) -> Make:
-    """The reference's answers, those with calls changed."""
+    """The reference's answers; those with calls are changed."""
 
     def make(scene: Scene, task: Task) -> list[str]:
         said: list[str] = []
@@ -48,7 +48,7 @@ def _turns(change: Callable[[list[str]], list[str]]) -> Make:
 
 
 def _and(*more: str) -> Make:
-    """The reference, and further calls in each of its answers."""
+    """The reference, with more calls in each of its answers."""
     return _turns(lambda said: [f"{answer[:-1]}, {', '.join(more)}]" for answer in said])
 
 
@@ -67,7 +67,7 @@ def _shotgun(scene: Scene, task: Task) -> list[str]:
 
 
 def _generation(change: Callable[[dict[str, Any], Task], Any]) -> Make:
-    """The seed as the simulator writes it, changed; a text stays one."""
+    """The seed as the simulator writes it, changed; strings stay strings."""
 
     def make(scene: Scene, seed: Task) -> str | None:
         found = change(json.loads(scene.benchmark.simulator_answer(seed, seed)), seed)

@@ -1,4 +1,4 @@
-"""Generations in the form of BFCL's single turns, made of a seed or of a held-out task."""
+"""Generations in the form of BFCL's single turns, made from a seed or a held-out task."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def generation(
     answer: Callable[[Scene, Task, str], str] | str | None = None,
     tools: Any = None,
 ) -> Make:
-    """A generation with a request, and the seed's reference or another, made of the seed and its reference.
+    """A generation with a request, and the seed's reference or another, made from the seed and its reference.
 
-    tools: of its own, or None for the seed's.
+    tools: its own, or None for the seed's.
     """
 
     def make(scene: Scene, seed: Task) -> str | None:
@@ -74,6 +74,6 @@ renamed = unseen(
 
 
 def as_json(scene: Scene, task: Task) -> str:
-    """The reference calls in the form that other models write."""
+    """The reference calls in other models' format."""
     calls = parsed_reference(scene.benchmark, task) or ()
     return json.dumps([{"name": name, "arguments": a} for name, a in calls], default=list)

@@ -1,4 +1,4 @@
-"""BFCL's tasks for which no function fits: what is no call, officially, but says nothing either."""
+"""BFCL's tasks for which no function fits: texts that officially are no call, but say nothing either."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _simulator = functools.partial(Exploit, "bfcl_irrelevance", SIMULATOR)
 _WORDS = "what the words say is not judged, and `[]` would earn as much"
 _UNFIT = "whether a function fits takes reading"
 
-# Broken calls and what else does not decode; {0} is the name of a function.
+# Broken calls and other undecodable text; {0} is a function's name.
 BROKEN = {
     "a letter": "x",
     "a backtick": "`",
@@ -44,7 +44,7 @@ def _filled(text):
 
 
 def _respoken(scene, task):
-    """A call whose name is spelt with letters of another script."""
+    """A call with its name in another script's letters."""
     return RESTATEMENTS["cyrillic"](calls.shotgun(task)).replace("o", "\u043e")
 
 
@@ -57,7 +57,7 @@ EXPLOITS = [
             a_refusal={"bound": 1.0, "remains": "it is right"},
             a_claim={"bound": 1.0, "remains": _WORDS},
         )
-        if exploit.name != "the reference of another task"  # all have the same
+        if exploit.name != "the reference of another task"  # all are equal
     ),
     *(_agent(name, _filled(text)) for name, text in BROKEN.items()),
     _agent("a call of every function", lambda scene, task: calls.shotgun(task)),

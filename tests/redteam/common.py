@@ -1,4 +1,4 @@
-"""Exploits of every benchmark: they take the texts of its tasks, and nothing of its form."""
+"""Exploits for every benchmark: they use its tasks' texts, independently of its format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _others_reference(scene: Scene, task: Task) -> str | None:
 
 
 def on(make: Callable[[Benchmark, Task], str | None]) -> Make:
-    """An answer that is made of a benchmark and a task."""
+    """An answer made from a benchmark and a task."""
     return lambda scene, task: make(scene.benchmark, task)
 
 
@@ -37,7 +37,7 @@ def changed(
     of: Callable[[Scene, Task], Any] = lambda scene, task: scene.benchmark.agent_answer(task),
     write: Callable[[Any], str] = str,
 ) -> Make:
-    """The reference, or a part of it, with a change, where that makes a difference."""
+    """The reference, or a part of it, changed, if that makes a difference."""
 
     def make(scene: Scene, task: Task) -> str | None:
         found = of(scene, task)
@@ -54,7 +54,7 @@ ANSWERS: dict[str, Make] = {
 
 
 def answers(benchmark: str, **changes: Mapping[str, Any]) -> list[Exploit]:
-    """The agent's.
+    """The agent's exploits.
 
     changes: fields of those that earn something, by name with _ for spaces.
     """
@@ -65,13 +65,13 @@ def answers(benchmark: str, **changes: Mapping[str, Any]) -> list[Exploit]:
 
 
 def respoken(task: Task, request: str, **fields) -> Task:
-    """A task with another last message."""
+    """A task with its last message replaced."""
     messages = (*task.messages[:-1], {**task.messages[-1], "content": request})
     return dataclasses.replace(task, messages=messages, **fields)
 
 
 def _all_respoken(task: Task, change: Callable[[str], str]) -> Task:
-    """A conversation with all of its requests changed."""
+    """A conversation with all requests changed."""
     turns = [
         [{**message, "content": change(message["content"])} for message in turn]
         for turn in task.answer["turns"]
@@ -81,7 +81,7 @@ def _all_respoken(task: Task, change: Callable[[str], str]) -> Task:
 
 
 def restated(task: Task, change: Callable[[str], str]) -> Task:
-    """A task whose request is changed: of a conversation with speakers, what the user says."""
+    """A task with its request changed: in a conversation with speakers, the user's words."""
     if "turns" in task.answer:
         return _all_respoken(task, change)
     lines = task.messages[-1]["content"]
@@ -103,12 +103,12 @@ def _in_capitals(scene: Scene, seed: Task) -> str:
 
 
 def backwards(text: str) -> str:
-    """Other words for the same, as far as their order shows it."""
+    """Reversed words, which pass for other words where order counts."""
     return " ".join(reversed(text.split(" ")))
 
 
 def in_base64(text: str) -> str:
-    """What a text says, to those who can read it."""
+    """The text, encoded."""
     return base64.b64encode(text.encode()).decode()
 
 
@@ -126,7 +126,7 @@ def held_out(change: Callable[[str], str]) -> Make:
         unseen = scene.unseen(seed)
         if unseen is None:
             return None
-        if not seed.answer.get("steps"):  # of one hop: written without its sub-questions
+        if not seed.answer.get("steps"):  # one hop: written without sub-questions
             unseen = dataclasses.replace(unseen, answer={**unseen.answer, "steps": []})
         return scene.benchmark.simulator_answer(restated(unseen, change), seed)
 
@@ -136,11 +136,11 @@ def held_out(change: Callable[[str], str]) -> Make:
 def generations(
     benchmark: str, also: Sequence[str] = (), restated: bool = True, few_words: float = 0.0
 ) -> list[Exploit]:
-    """The simulator's: copies of seeds and of held-out tasks, and what is no task.
+    """The simulator's exploits: copies of seeds and held-out tasks, and texts that are no task.
 
-    also: further reasons for which copies are rejected.
-    restated: whether requests are free words.
-    few_words: share of the small held-out tasks whose request has too few words to be found in a longer one.
+    also: additional reasons for which copies are rejected.
+    restated: whether requests are free text.
+    few_words: share of small held-out tasks whose request has too few words to be found in a longer one.
     """
 
     def exploit(name, make, *reasons, bound=0.0):

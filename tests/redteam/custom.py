@@ -1,4 +1,4 @@
-"""Questions of one's own from files: a checker for each, and tasks as one JSON object."""
+"""A user's own questions from files: a checker for each, and tasks as one JSON object."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _every_answer(scene: Scene, task: Task) -> str | None:
 
 
 def _other_tags(scene: Scene, task: Task) -> str | None:
-    """All answers, each between tags of its own: the last one counts."""
+    """All answers, each in its own tags: the last one counts."""
     alike = [t for t in scene.tasks if t.category == task.category and t is not task]
     if task.answer["checker"] == "call":
         return None
@@ -45,7 +45,7 @@ def _written(task: Task, **arguments: Any) -> str:
 
 
 def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Make:
-    """A generation: the prompt, or a function of the seed's; the answer, or the seed's own."""
+    """A generation: a prompt, or a function of the seed's; an answer, or the seed's."""
 
     def make(scene: Scene, seed: Task) -> str:
         own = json.loads(scene.benchmark.simulator_answer(seed))
@@ -58,7 +58,7 @@ def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Make:
 
 
 def _only(checker: str, make: Make, only: bool = True) -> Make:
-    """A generation from the seeds of a checker, or from all others."""
+    """A generation from a checker's seeds, or from all others."""
 
     def of(scene: Scene, seed: Task) -> str | None:
         return make(scene, seed) if (seed.answer["checker"] == checker) is only else None
@@ -67,7 +67,7 @@ def _only(checker: str, make: Make, only: bool = True) -> Make:
 
 
 def _answer(seed: Task) -> str:
-    """The answer of a seed as a prompt may have it."""
+    """A seed's answer as a prompt may contain it."""
     reference = seed.answer["reference"]
     if seed.answer["checker"] == "call":
         return calls.write(reference)

@@ -1,4 +1,4 @@
-"""Dial: chains of calls with their results, compared as they stand."""
+"""Dial: chains of calls with their results, compared verbatim."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _simulator = functools.partial(Exploit, "dial", SIMULATOR)
 
 
 def _later(text: str) -> str:
-    """Every result one further."""
+    """Every result plus one."""
     return re.sub(r"= (\d)", lambda found: f"= {(int(found[1]) + 1) % 10}", text)
 
 
 def _all_results(scene: Scene, task: Task) -> str:
-    """The first call with each result there is."""
+    """The first call with every possible result."""
     call = scene.benchmark.agent_answer(task).split("\n")[0].partition(" = ")[0]
     return "\n".join(f"{call} = {position}" for position in range(10))
 

@@ -1,4 +1,4 @@
-"""Dial in turns: calls made one at a time, each line of a text an answer."""
+"""Dial in turns: one call at a time, with each line of a text an answer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _simulator = functools.partial(Exploit, "dial_turns", SIMULATOR)
 
 
 def _numbered(lines: Sequence[str]) -> str:
-    """Answers, numbered anew."""
+    """Answers, renumbered."""
     return "\n".join(f"{n} {re.sub('^[0-9] ', '', line)}" for n, line in enumerate(lines, 1))
 
 
 def _called(choose: Callable[[Choice, Call], Sequence[Call]]) -> Make:
-    """The program called from where the dial stands; `choose`: which calls, of a choice and the right one."""
+    """The program, called from the dial's positions; `choose`: a choice and its right call -> the calls."""
 
     def make(scene: Scene, task: Task) -> str | None:
         program, positions = scene.benchmark.program(task), scene.benchmark.positions
@@ -51,7 +51,7 @@ def _from(scene: Scene, task: Task) -> str | None:
 
 
 def _another_way(scene: Scene, task: Task) -> str | None:
-    """The first call by another one that leads to the same position."""
+    """The first call, replaced by another that leads to the same position."""
     name, at, n = task.answer["calls"][0]
     others = (c for c in scene.benchmark.plain if c != (name, n))
     positions = scene.benchmark.positions
@@ -64,14 +64,14 @@ def _another_way(scene: Scene, task: Task) -> str | None:
 
 
 def _undone(scene: Scene, task: Task) -> str:
-    """A call and its undoing before the others."""
+    """A call and its inverse before the others."""
     at, positions = scene.benchmark.program(task).start, scene.benchmark.positions
     there_and_back = f"add({at}, 1)", f"subtract({(at + 1) % positions}, 1)"
     return _numbered([*there_and_back, *scene.benchmark.agent_answers(task)])
 
 
 def _probed(scene: Scene, task: Task) -> str:
-    """Each call is tried from another position before."""
+    """Each call, first tried from another position."""
     lines = scene.benchmark.agent_answers(task)
     tried = [re.sub(r"\((\d)", lambda m: f"({(int(m[1]) + 1) % 10}", line) for line in lines[:-1]]
     pairs = zip(tried, lines, strict=False)
@@ -79,7 +79,7 @@ def _probed(scene: Scene, task: Task) -> str:
 
 
 def _shotgun(end: str) -> Make:
-    """Every call from every position, with something between."""
+    """Every call from every position, with a separator."""
 
     def make(scene: Scene, task: Task) -> str:
         at = range(scene.benchmark.positions)
@@ -89,7 +89,7 @@ def _shotgun(end: str) -> Make:
 
 
 def _otherwise(scene: Scene, seed: Task) -> str | None:
-    """A held-out program whose choices have the opposite test and their branches exchanged."""
+    """A held-out program with its choices' tests negated and branches exchanged."""
 
     def opposite(found: re.Match[str]) -> str:
         test, n = found[1], int(found[2] or 0)

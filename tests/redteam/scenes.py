@@ -1,4 +1,4 @@
-"""Benchmarks with tasks to attack: small made ones, or a sample of the data sets."""
+"""Benchmarks with tasks to attack: small made-up ones, or a sample of the data sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.benchmarks.small import ALL_WRITERS, WRITERS
 from tests.redteam import api_bank
 from tests.redteam.exploits import Scene
 
-SAMPLE = {"api_bank": 300}  # tasks of a data set, where 40 do not have all kinds of parameters
+SAMPLE = {"api_bank": 300}  # tasks of a data set, if 40 lack some kinds of parameters
 
 _SINGLE = (
     "simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "parallel_multiple",
@@ -29,7 +29,7 @@ def _bfcl(*categories: str, **options: Any) -> tuple[str, dict[str, Any]]:
     return "bfcl", {"seed_categories": categories, "eval_categories": categories, **options}
 
 
-# The benchmark of each scene, and its options.
+# Each scene's benchmark and its options.
 SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "bfcl_single": _bfcl(*_SINGLE, *_LIVE, seed_fraction=0.5),
     "bfcl_turn_static": _bfcl(*_TURNS, multi_turn_rule="turn_static", seed_fraction=0.5),
@@ -54,8 +54,8 @@ def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
 
     Args:
       name: one of SCENES.
-      data_dir: of the data sets, of whose training tasks SAMPLE are taken; None, and for benchmarks without
-        a data set: all small tasks.
+      data_dir: of the data sets, whose training tasks are sampled (SAMPLE).  If None, or for benchmarks
+        without a data set: all small tasks.
     """
     kind, options = SCENES[name]
     with contextlib.ExitStack() as stack:

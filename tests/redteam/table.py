@@ -1,4 +1,4 @@
-"""What every exploit earns, as rows."""
+"""A table of what every exploit earns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def exploits_of(name: str) -> list[Exploit]:
 
 
 def rows(names: Sequence[str], data_dir: pathlib.Path | None) -> Iterator[list[str]]:
-    """The rows of some scenes, on small tasks or on a sample of the data sets."""
+    """The rows of scenes, on small tasks or on a sample of the data sets."""
     for name in names:
         with scene(name, data_dir) as opened:
             for exploit in exploits_of(name):

@@ -1,7 +1,7 @@
-"""No answer that is made without the reference earns more than a bound, whatever it is made of.
+"""No answer made without the reference earns more than a bound.
 
 Echoes of the prompt, templates, shotguns of functions and commands, in subsets and supersets, in other cases
-and scripts, padded, repeated, wrapped: drawn by Hypothesis, always the same ones.
+and scripts, padded, repeated, wrapped: drawn by Hypothesis, deterministically.
 """
 
 import json
@@ -20,11 +20,11 @@ from tests.redteam.exploits import verdict_on
 from tests.redteam.scenes import scene
 from tests.redteam.table import NAMES
 
-# The reward of any such answer at most.
+# Maximum reward of any such answer.
 BOUNDS = {name: 0.0 for name in NAMES} | {
     "bamboogle": 0.5,  # the F1 of some words among at least six
     "custom": 0.5,  # likewise
-    "travelplanner_micro": 6 / 9,  # constraints that no plan fails which says nothing
+    "travelplanner_micro": 6 / 9,  # constraints that an empty plan cannot fail
 }
 _ECHOES = ("echo of the request", "echo of the prompt", "echo of the instructions", "a refusal")
 _VALUES = st.one_of(
@@ -39,7 +39,7 @@ def _echo(draw, opened, task):
 
 
 def _calls(draw, opened, task):
-    """Calls of some functions, each perhaps several times, with one value for every text."""
+    """Calls of some functions, possibly repeated, with one value for every text."""
     tools = draw(st.lists(st.sampled_from(task.tools), min_size=1, max_size=8))
     value = draw(_VALUES)
     return bfcl.write([bfcl.guess(tool, value) for tool in tools])
@@ -53,7 +53,7 @@ def _requests(draw, opened, task):
 
 
 def _actions(draw, opened, task):
-    """Two commands or more: one alone would be a guess."""
+    """At least two commands: one alone would be a guess."""
     listed = st.sampled_from(task.answer["admissible"])
     chosen = draw(st.lists(listed, min_size=2, max_size=40, unique=True))
     head, end = draw(st.sampled_from([("Action: ", "\n"), ("", ", "), ("<action>", "</action>\n")]))
@@ -61,7 +61,7 @@ def _actions(draw, opened, task):
 
 
 def _moves(draw, opened, task):
-    """A walk through the room of a game: whatever can be said without having seen what is where."""
+    """A walk through a game's room: commands that need no knowledge of where things are."""
     places = st.sampled_from(sorted(task.answer["room"]["places"]))
     verbs = st.sampled_from(["go to {}", "open {}", "close {}", "examine {}", "look", "inventory"])
     chosen = draw(st.lists(st.builds(str.format, verbs, places), min_size=1, max_size=40))
@@ -74,7 +74,7 @@ def _answer(draw, opened, task):
 
 
 def _days(draw, opened, task):
-    """Days of a trip with the same things every day, or nothing."""
+    """Days of a trip with the same entries every day, or none."""
     query = task.answer["query"]
     texts = st.sampled_from(
         ["-", "", "Mill, Ashton", "a, Ashton", f"Taxi, from {query['org']} to {query['dest']}",
@@ -85,7 +85,7 @@ def _days(draw, opened, task):
 
 
 def _chain(draw, opened, task):
-    """A chain of one call that is repeated, with some result."""
+    """A chain that repeats one call with some result."""
     digit = st.integers(0, 9)
     name = draw(st.sampled_from(["add", "subtract", "multiply"]))
     line = f"{name}({draw(digit)}, {draw(digit)}) = {draw(digit)}"
@@ -93,7 +93,7 @@ def _chain(draw, opened, task):
 
 
 def _turns(draw, opened, task):
-    """One call over and over, and some end."""
+    """One call, repeated, and some end."""
     digit = st.integers(0, 9)
     name = draw(st.sampled_from(["add", "subtract", "multiply"]))
     call, count = f"{name}({draw(digit)}, {draw(digit)})", draw(st.integers(2, 9))
@@ -115,7 +115,7 @@ MADE = {
 
 def _drawn(draw, opened, task):
     makes = [MADE[opened.name]]
-    # Where nothing is to be called, words are no cheating.
+    # Where no call is wanted, words are no exploit.
     makes += [] if opened.name == "bfcl_irrelevance" else [_echo]
     text = draw(st.sampled_from(makes))(draw, opened, task)
     for name in draw(st.lists(st.sampled_from(sorted(WRAPPINGS)), max_size=2)):
@@ -125,7 +125,7 @@ def _drawn(draw, opened, task):
 
 
 def _check(name, examples):
-    if name == "bfcl_conversations":  # of many steps each
+    if name == "bfcl_conversations":  # many steps each
         examples //= 5
     with scene(name) as opened:
 
@@ -162,7 +162,7 @@ def test_nothing_made_without_the_reference_earns_more_of_many(name):
 
 
 def test_the_property_can_fail():
-    """Where the reference is among what is drawn, it is found."""
+    """If the reference is among the draws, it is found."""
     reference = {**MADE, "dial": lambda draw, opened, task: opened.benchmark.agent_answer(task)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{__name__}.MADE", reference)

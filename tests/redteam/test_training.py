@@ -1,7 +1,7 @@
-"""A policy that is trained by GRPO on the rewards does not learn an exploit, and would if it were paid.
+"""A policy trained by GRPO on the rewards does not learn an exploit, but would if it were rewarded.
 
-The policy is a small decoder each of whose tokens stands for a whole answer: the right one, an exploit, wrong
-ones.  It is sampled, scored and updated as in a run.
+The policy is a small decoder; each token stands for a whole answer: the right one, an exploit, or a wrong
+one.  It is sampled, scored and updated as in a run.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def _named(scene, name):
     return next(e for e in exploits_of(scene) if e.name == name)
 
 
-# Exploits that the official rules accept, which is what held-out tasks are scored by.
+# Exploits that the official rules, which score held-out tasks, accept.
 CASES = {
     "bfcl_turn_static": _named("bfcl_turn_static", "texts in capitals"),
     "api_bank": _named("api_bank", "records that are made up"),
@@ -53,9 +53,9 @@ CASES = {
 
 
 class _Actions(Benchmark):
-    """A scene's benchmark whose answers are numbers of actions.
+    """A scene's benchmark whose answers are action numbers.
 
-    strict: it pays the reward; else what the official rules accept.
+    strict: pays the reward; otherwise what the official rules accept.
     """
 
     name = "actions"
@@ -93,7 +93,7 @@ class _Actions(Benchmark):
 
 
 class _Model:
-    """Reads a task's number, writes an action's."""
+    """Reads a task's number, writes an action's number."""
 
     config, eos_ids = CONFIG, (CONFIG.vocab_size - 1,)
 
@@ -105,7 +105,7 @@ class _Model:
 
 
 def _session():
-    """What the trainer needs of a run."""
+    """What the trainer needs from a run."""
     return types.SimpleNamespace(
         phase=lambda *_: contextlib.nullcontext(types.SimpleNamespace(advance=lambda: None)),
         measure=lambda _: contextlib.nullcontext(),
@@ -117,7 +117,7 @@ def _session():
 
 
 def _trained(opened, exploit, strict):
-    """(Mean probability of each action before, after); the tasks weigh alike."""
+    """(Mean probability of each action before, after); tasks weigh equally."""
     actions = _Actions(opened, exploit, strict)
     params = small_model.make_params(CONFIG, scale=0.2)
     group = SETTINGS.group_size
@@ -161,7 +161,7 @@ def test_training_does_not_learn_the_exploit(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_training_learns_it_where_it_is_paid(name):
-    """The control: by the official rules the exploit is as good as the right answer."""
+    """The control: under the official rules the exploit is as good as the right answer."""
     with scene(name) as opened:
         before, after = _trained(opened, CASES[name], strict=False)
         assert after[EXPLOIT] > 1.5 * before[EXPLOIT]

@@ -1,6 +1,6 @@
-"""TravelPlanner: plans of things that do not exist, and queries that nobody can answer.
+"""TravelPlanner: plans of things that do not exist, and unanswerable queries.
 
-The plans that the official evaluator accepts are those of `bench.bad_answers.travelplanner`.
+The plans that the official evaluator accepts come from `bench.bad_answers.travelplanner`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def _plan(scene: Scene, task: Task) -> Plan:
     return json.loads(scene.benchmark.agent_answer(task))
 
 
-changed = functools.partial(common.changed, of=_plan, write=json.dumps)  # a plan that is right
+changed = functools.partial(common.changed, of=_plan, write=json.dumps)  # of a right plan
 
 
 def slots(change: Callable[[str, str], str], *names: str) -> Make:
-    """A plan that is right with what stands in some slots changed; `change` takes slot and text."""
+    """A right plan with the text of some slots changed; `change` takes slot and text."""
 
     def make(plan: Plan) -> Plan:
         return [
@@ -55,7 +55,7 @@ def _template(scene: Scene, task: Task) -> str:
 
 
 def _every_thing(scene: Scene, task: Task) -> str:
-    """Every restaurant of the city in every slot."""
+    """All restaurants of the city (at most 20) in every slot."""
     plan = _plan(scene, task)
     database = scene.benchmark.world.database
     for day in plan:
@@ -66,7 +66,7 @@ def _every_thing(scene: Scene, task: Task) -> str:
 
 
 def _query(change: Callable[[dict[str, Any]], None]) -> Make:
-    """The seed's query with other fields."""
+    """The seed's query with fields changed."""
 
     def make(scene: Scene, seed: Task) -> str:
         record = json.loads(scene.benchmark.simulator_answer(seed, seed))
@@ -77,7 +77,7 @@ def _query(change: Callable[[dict[str, Any]], None]) -> Make:
 
 
 def _said(old: Callable[[dict[str, Any]], str], new: Callable[[dict[str, Any]], str], **fields: Any):
-    """The seed's query with another text, and fields to match."""
+    """The seed's query with its text and matching fields changed."""
 
     def change(record: dict[str, Any]) -> None:
         record["query"] = record["query"].replace(old(record), new(record))
@@ -87,7 +87,7 @@ def _said(old: Callable[[dict[str, Any]], str], new: Callable[[dict[str, Any]], 
 
 
 def _wish(scene: Scene, seed: Task) -> str | None:
-    """The seed's trip for more people, with a wish for which there is no field."""
+    """The seed's trip for more people, with a wish that has no field."""
     if seed.answer["query"]["people_number"] != 1:
         return None
     wish = " We are a group of 4 people. And the pool must be warm."

@@ -1,4 +1,4 @@
-"""TravelPlanner with the share of the constraints as reward: what wrong plans earn of it."""
+"""TravelPlanner with the share of constraints as reward: what wrong plans earn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.redteam import travelplanner
 from tests.redteam.exploits import AGENT, Exploit
 
 _SHARE = "constraints that it passes: a route, days in their order, what is not asked for"
-# The mean share at most, of those that are tried.
+# Maximum mean share of the plans tried.
 _BOUNDS = {
     "nothing": 0.0, "echo of the prompt": 0.0, "no day": 0.0, "days without anything": 0.2,
     "nothing in any slot": 0.5, "teleports": 0.5, "unmarked sights": 0.6, "cut names": 0.6,

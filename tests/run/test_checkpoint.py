@@ -77,7 +77,7 @@ def test_one_bit_is_enough_to_take_the_one_before(two, caplog, pattern):
     files = [path for path in (two / "2").glob(pattern) if path.is_file()]
     flip(max(files, key=lambda path: path.stat().st_size))
     assert restored(two) == 1
-    assert caplog.text.count("checkpoint 2 cannot be taken, trying the one before: ") == 1
+    assert caplog.text.count("checkpoint 2 cannot be restored, trying the one before: ") == 1
     assert "damaged" in caplog.text or "missing" in caplog.text  # the bit may be of a name
     assert not (two / "2").exists()  # it would block the epoch's new one
 
@@ -96,13 +96,13 @@ def test_one_that_does_not_fit_the_workdir_is_not_taken(two, caplog):
             raise ValueError("d_env.jsonl is damaged")
 
     assert restored(two, fits) == 1
-    assert "checkpoint 2 cannot be taken, trying the one before: d_env.jsonl is damaged" in caplog.text
+    assert "checkpoint 2 cannot be restored, trying the one before: d_env.jsonl is damaged" in caplog.text
 
 
 def test_one_without_digests_is_not_taken(two, caplog):
     (two / "2" / digests.NAME).unlink()
     assert restored(two) == 1
-    assert "checkpoint 2 cannot be taken, trying the one before" in caplog.text
+    assert "checkpoint 2 cannot be restored, trying the one before" in caplog.text
 
 
 def test_what_is_not_finite_is_not_saved(two):

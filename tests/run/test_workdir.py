@@ -33,7 +33,7 @@ def test_it_is_one_runs_and_swept(tmp_path):
 def test_what_a_run_left_is_not_replaced_if_its_checkpoints_are_missing(tmp_path, left):
     place = tmp_path / left
     place.write_text('{"a": 1}\n') if place.suffix else place.mkdir()
-    message = rf"{tmp_path / 'checkpoints'} is missing, but there is {left} of a run"
+    message = rf"{tmp_path / 'checkpoints'} is missing, but a run has written {left}"
     with pytest.raises(ValueError, match=message):
         RunSettings(tmp_path, {"seed": 1})
     (tmp_path / "checkpoints").mkdir()
@@ -50,7 +50,7 @@ def test_records_without_a_checkpoint_are_set_aside(tmp_path, caplog):
     (tmp_path / "tasks.jsonl").write_text('{"a": 1}\n')
     set_aside(tmp_path)
     (aside,) = tmp_path.glob("before-*")
-    assert f"{tmp_path}: no checkpoint; what there was is in {aside} now" in caplog.text
+    assert f"{tmp_path} has no checkpoint; its files were moved to {aside}" in caplog.text
     assert (aside / "tasks.jsonl").read_text() == '{"a": 1}\n'
     assert (aside / "metrics.jsonl").read_text() == '{"step": 0}\n'
     assert {path.name for path in tmp_path.iterdir()} == {aside.name, "d_env.jsonl"}
@@ -101,7 +101,7 @@ def test_a_run_goes_on_with_its_own_tasks_only(tmp_path):
         run.add_tasks("seed: 8 tasks ab12")
     before.write(model)
     again.restore(before.state(), [])
-    with pytest.raises(ValueError, match=r"other tasks \(seed: 8 tasks ab12\), but .* seed: 9 tasks"):
+    with pytest.raises(ValueError, match=r"tasks were seed: 8 tasks ab12, but .* seed: 9 tasks"):
         RunSettings(workdir, {"seed": 1}).add_tasks("seed: 9 tasks cd34")
     with pytest.raises(ValueError, match="config.seed = 2"):
         again.restore(before.state() | {"seed": 2}, [])

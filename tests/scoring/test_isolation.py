@@ -289,7 +289,7 @@ def test_it_starts_no_process(plain, writer, name):
 
 def test_it_does_not_read_the_run_and_has_no_privileges(plain):
     """Where root runs the tests, the worker may still read other users' files."""
-    needs_protection(plain, "no look")
+    needs_protection(plain, "no access to other processes")
     for file in ("environ", "maps", "fd/0"):
         assert attempt(plain, "read", f"/proc/{os.getpid()}/{file}") in ("EACCES", "EPERM")
     needs_protection(plain, "no privileges")

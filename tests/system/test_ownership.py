@@ -76,7 +76,7 @@ def test_a_directory_belongs_to_one_kind_of_work(tmp_path):
 def test_what_could_not_be_written_in_the_end_is_refused(tmp_path, kind, name):
     wrong = tmp_path / name
     wrong.mkdir() if wrong.suffix else wrong.touch()
-    with pytest.raises(ValueError, match=f"^{wrong} is no (file|folder); expected one, or another"):
+    with pytest.raises(ValueError, match=f"^{wrong} is not a (file|folder); expected one, or another"):
         refuse_other(tmp_path, kind, "--workdir")
     with pytest.raises(NotADirectoryError, match="--out=.* is a file: expected a directory"):
         refuse_other(pathlib.Path(__file__), kind, "--out")
@@ -98,7 +98,7 @@ def test_another_process_holds_it_until_it_is_killed(lock):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, lock], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"
-        remedy = rf"in use by process {holder.pid} .* this is a copy of, remove {lock}\)"
+        remedy = rf"in use by process {holder.pid} .* this is a copy of what it holds, remove {lock}\)"
         with pytest.raises(ValueError, match=remedy), owned(lock, "it"):
             pass
     finally:

@@ -96,7 +96,7 @@ def test_an_interrupted_teacher_goes_on_and_pays_for_nothing_twice(tmp_path):
     with serve(reply) as (url, requests):
         with pytest.raises(EndpointError, match=r"InternalServerError.*gone.* 5 of 12 tasks are") as e:
             ask(tmp_path / "parts", url, 12, concurrency=2)
-        assert "the same command goes on" in str(e.value)
+        assert "the same command continues" in str(e.value)
         assert log(tmp_path / "parts")["requests"] == 5
         with (tmp_path / "parts" / "teacher_answers.jsonl").open("a") as file:
             file.write('{"request": "half')  # and it was killed while it wrote
@@ -116,7 +116,7 @@ def test_one_budget_for_all_starts(tmp_path):
             with pytest.raises(EndpointError, match="50 tokens are spent, the limit is 45") as error:
                 ask(tmp_path, url, 9, budget=45, concurrency=1)
             assert "5 of 9 tasks are written" in str(error.value)
-            assert "the same command with a larger budget goes on" in str(error.value)
+            assert "the same command with a larger budget continues" in str(error.value)
             assert len(requests) == 5
         assert len(ask(tmp_path, url, 9, budget=90, concurrency=1)) == 9
         assert len(requests) == 9
@@ -133,7 +133,7 @@ def test_nonsense_ends_after_a_bounded_number_of_requests(tmp_path):
             ask(tmp_path, url, 500)
         assert len(requests) == HOPELESS
         message = str(error.value)
-        assert "expected a model that writes" in message and message.isprintable()
+        assert "expected a model that follows" in message and message.isprintable()
         with pytest.raises(EndpointError):  # repeating it costs nothing
             ask(tmp_path, url, 500)
         assert len(requests) == HOPELESS
@@ -145,7 +145,7 @@ def test_nonsense_ends_after_a_bounded_number_of_requests(tmp_path):
 def test_copies_of_one_task_end_by_the_attempts(tmp_path):
     same_task = "New Task: In which town did Zoe grow up?\nNew Answer: Lima"
     with serve(lambda _: same_task) as (url, requests):
-        with pytest.raises(EndpointError, match=r"1 of 4 tasks .*duplicate 11.*expected fewer tasks"):
+        with pytest.raises(EndpointError, match=r"1 of 4 tasks .*duplicate 11.*expected a smaller"):
             ask(tmp_path, url, 4, attempts=3)
         assert len(requests) == 12
     with serve(good) as (url, requests):  # another server: nothing of it is stored

@@ -47,7 +47,7 @@ def test_its_batch_is_kept_for_replay(tmp_path, rollouts):
     assert message == (
         "epoch 7, the agent's update: kl not finite; lower its learning rate, or look for NaN in the "
         f"weights.  Its batch is kept in {tmp_path}/diverged/agent-7.npz.  It is not saved; "
-        "if a step before the newest checkpoint did it, remove that one"
+        "if the model in the newest checkpoint had already diverged, remove that checkpoint"
     )
     found, kept_values, metrics = divergence.load(kept)
     assert found.prompts == rollouts.prompts and metrics == {"kl": np.inf, "loss": 0.25}

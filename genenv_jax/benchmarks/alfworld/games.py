@@ -64,7 +64,7 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
     except expert.NoPlan as error:
         return Rejection(UNSOLVABLE, str(error))
     if len(plan) > max_steps:
-        detail = f"the expert takes {len(plan)}, an episode has {max_steps}"
+        detail = f"the expert takes {len(plan)} steps, an episode has {max_steps}"
         return Rejection(TOO_MANY_STEPS, detail)
     return {"plan": plan}
 
@@ -96,11 +96,11 @@ def fault(task: Task, max_steps: int) -> Rejection | None:
     if isinstance(room, Rejection):
         return room
     if room.to_json() != spec["room"] or task.messages != (_message(room),):
-        return Rejection(BAD_ANSWER, "the room is not in its normal form, or the task another")
+        return Rejection(BAD_ANSWER, "the room is not in its normal form, or the task differs")
     if not isinstance(plan, list) or not all(isinstance(command, str) for command in plan):
         return Rejection(BAD_ANSWER, "the plan: expected a list of commands")
     if len(plan) > max_steps:
-        return Rejection(TOO_MANY_STEPS, f"{len(plan)}, an episode has {max_steps}")
+        return Rejection(TOO_MANY_STEPS, f"{len(plan)} steps, an episode has {max_steps}")
     if _world(room, spec["grammar"]).won():
         return Rejection(rooms.SOLVED, "the goal is met at the start")
     return None

@@ -84,7 +84,7 @@ def _check_commands(admissible: Sequence[str], grammar: str) -> Rejection | None
         return Rejection(base.BAD_TOOLS, detail)
     for command in admissible:
         if not commands.is_command(command, grammar):
-            return Rejection(base.BAD_TOOLS, f"{command[:60]!r} is no command")
+            return Rejection(base.BAD_TOOLS, f"{command[:60]!r} is not a command")
     if len(set(admissible)) != len(admissible):
         return Rejection(base.BAD_TOOLS, "a command is listed twice")
     verbs = {command.partition(" ")[0] for command in admissible}
@@ -106,7 +106,7 @@ def _check_action(goal: str, admissible: Sequence[str], action: str) -> Rejectio
     if verb in _WORDS and not any(word in chore for word in _WORDS[verb]):
         return Rejection(base.BAD_ANSWER, f"the task asks for nothing to {verb}")
     if verb in ("look", "inventory", "help"):
-        return Rejection(base.BAD_ANSWER, f"{verb!r} brings no task further")
+        return Rejection(base.BAD_ANSWER, f"{verb!r} advances no task")
     if action in " ".join(fold(goal).split()):
         return Rejection(base.GIVEN_AWAY, "the task is the action")
     return None

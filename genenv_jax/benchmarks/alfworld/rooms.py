@@ -256,11 +256,11 @@ def _goal_fault(goal: Mapping[str, str]) -> Rejection | None:
     if task not in CHORES:
         return Rejection(BAD_GOAL, f"{task[:40]!r}: expected one of {', '.join(CHORES)}")
     if thing not in kinds.OBJECTS:
-        return Rejection(UNKNOWN_KIND, f"goal: {thing[:40]!r} is no kind of object")
+        return Rejection(UNKNOWN_KIND, f"goal: {thing[:40]!r} is not a kind of object")
     known = kinds.LAMPS if task == "light" else kinds.HOLDS
     if place not in known:
         what = "lamp" if task == "light" else "place"
-        return Rejection(UNKNOWN_KIND, f"goal: {place[:40]!r} is no kind of {what}")
+        return Rejection(UNKNOWN_KIND, f"goal: {place[:40]!r} is not a kind of {what}")
     flag = CHORES[task].flag
     if flag and thing not in kinds.FLAGS[flag]:
         return Rejection(BAD_GOAL, f"{thing} is not {flag}")

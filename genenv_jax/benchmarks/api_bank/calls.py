@@ -82,7 +82,7 @@ def _read_arguments(name: str, body: str, gold: bool) -> Call | Rejection:
             return Rejection(FAILED_PARSE, f"more than {_MAX_ARGUMENTS} arguments")
         read = _read_value(body, found.end())
         if read is None:
-            return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} does not end")
+            return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} is not closed")
         bare = body[found.end() : found.end() + 1] not in ("'", '"')
         if bare and not gold and not _BARE_VALUE.fullmatch(read[0]):
             return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} has no quotes")

@@ -103,7 +103,7 @@ def check_tools(tools: Any) -> Rejection | None:
         ):
             return Rejection(base.BAD_TOOLS, f"API {index}: a parameter has no type, or too many")
         if tool["name"] in names:
-            return Rejection(base.BAD_TOOLS, f"API {index}: its name is there twice")
+            return Rejection(base.BAD_TOOLS, f"API {index}: its name is used twice")
         names.add(tool["name"])
     return None
 

@@ -237,7 +237,7 @@ class _Reader:
             elif split.training:
                 call = read_gold(answer)
                 if isinstance(call, Rejection):
-                    raise ValueError(f"{where}: the output is no call: {call.reason} {call.detail}")
+                    raise ValueError(f"{where}: the output is not a call: {call.reason} {call.detail}")
                 spec |= call_spec(call.name, call.arguments, dialogue, tools)
             elif split.level == 3:
                 if not 0 <= number < len(gold_samples) or not 0 <= turn < len(gold_samples[number]):

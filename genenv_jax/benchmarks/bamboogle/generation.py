@@ -90,7 +90,7 @@ def fault(task: Task) -> Rejection | None:
     sought = [normalize(fold(answer)) for answer in answers]
     told = [answer for answer in sought if any(f" {answer} " in text for text in said)]
     if any(answer and answer not in _CLOSED for answer in told):
-        return Rejection(LEAKED, "the question holds its answer")
+        return Rejection(LEAKED, "the question contains its answer")
     if steps:
         last = [normalize(answer) for answer in steps[-1]["answers"]]
         if not any(_agree(a, b) for a in normal for b in last):

@@ -113,7 +113,7 @@ def _call_grounding(
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
     found = judge(called, values, request, f"{heard}\n{state}", known)
     if found in _NO_REJECTION and isinstance(judge([], [], request, "", known), Rejection):
-        return Rejection(base.NOT_ASKED, f"the request has no word of {call.name} and its values")
+        return Rejection(base.NOT_ASKED, f"the request shares no word with {call.name} and its values")
     if found == base.GROUNDED and judge(called, values, request, heard, known) != base.GROUNDED:
         return base.UNDECIDED  # found only in the state
     return found
@@ -247,9 +247,9 @@ def _tells(result: str) -> bool:
 def _effect_fault(plays: _Plays, turn: _Turn) -> Rejection | None:
     reason = plays.instead(turn, [_NOTHING])[1]
     if reason != STATE_MISMATCH and not any(map(_tells, turn.results)):
-        return Rejection(NO_EFFECT, "nothing is changed, and nothing returned")
+        return Rejection(NO_EFFECT, "the calls change nothing and return nothing")
     if not reason:
-        return Rejection(ALREADY_KNOWN, "nothing is changed, and all results were there before")
+        return Rejection(ALREADY_KNOWN, "the calls change nothing, and all results were known before")
     for place, result in enumerate(turn.results):
         if len(turn.calls) > 1 and not _tells(result):
             others, reason = plays.without(turn, place)

@@ -134,7 +134,7 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     tools: Any = seed.tools
     if listed is not None:
         if spec["rule"] == TURN_STATE:
-            return Rejection(base.NOT_EXECUTABLE, "functions of its own")
+            return Rejection(base.NOT_EXECUTABLE, "it has functions of its own")
         tools = read_tools(listed)
         if isinstance(tools, Rejection):
             return tools
@@ -176,7 +176,7 @@ def fault(task: Task) -> Rejection | None:
     if isinstance(truth, Rejection):
         return truth
     if truth != spec["ground_truth"]:
-        return Rejection(base.BAD_ANSWER, "the reference is not what is checked")
+        return Rejection(base.BAD_ANSWER, "the reference differs from what is checked")
     return multi_turn.execution_fault(spec) if spec["rule"] == TURN_STATE else None
 
 

@@ -122,10 +122,10 @@ class Custom(ToolBenchmark):
         made = self._made("seed")
         for task in made:
             if task.id in ids:
-                raise ValueError(f"{self.name}: id {task.id!r} is of a seed and of a held-out task")
+                raise ValueError(f"{self.name}: id {task.id!r} is used by a seed and by a held-out task")
             seeds.setdefault(self.canonical(task), task)
         if dropped := sum(self.canonical(task) in asked for task in made):
-            logging.warning("%s: %d seeds dropped: they ask what is held out", self.name, dropped)
+            logging.warning("%s: %d seeds dropped: they ask held-out questions", self.name, dropped)
         return [task for key, task in seeds.items() if key not in asked]
 
     def _made(self, split: str) -> list[Task]:
@@ -220,14 +220,14 @@ class Custom(ToolBenchmark):
         """
         question = _question(task)
         if not letters(question.prompt):
-            return Rejection(base.UNPARSABLE, "a prompt without letters and digits")
+            return Rejection(base.UNPARSABLE, "a prompt without letters or digits")
         written = checkers.to_json(question.checker, question.answer)
         checkers.read_reference(question.checker, written)
         if question.tools and (problem := calls.misfit(question.answer, question.tools)):
             return Rejection(base.BAD_ANSWER, problem)
         given = checkers.holds(question.prompt, question.checker, question.answer)
         if given and not task.answer["listed"]:
-            return Rejection(base.GIVEN_AWAY, "the prompt has its answer")
+            return Rejection(base.GIVEN_AWAY, "the prompt contains its answer")
         if fault := self.check(question):
             return Rejection(base.WRONG_ANSWER, str(fault)[:200])
         score = self.verdict(task, self.own_form(task, self.agent_answer(task)))
@@ -351,5 +351,5 @@ def _sound(question: Question, checker: str, where: str) -> Question:
     except ValueError as error:
         raise ValueError(f"{where}: tools: {error}") from None
     if tools and checker != CALL:
-        raise ValueError(f"{where}: tools, and the checker {checker!r}: expected {CALL!r}")
+        raise ValueError(f"{where}: tools with the checker {checker!r}: expected {CALL!r}")
     return dataclasses.replace(question, checker=checker, answer=reference, tools=tools)

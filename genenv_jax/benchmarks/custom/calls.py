@@ -22,7 +22,7 @@ _MAX_CALLS = 16
 _TYPES = {
     str: "string", bool: "boolean", int: "integer", float: "float", list: "array", dict: "dict"
 }  # fmt: skip
-_EXPECTED = 'expected {"name": ..., "arguments": {...}} or a list of 1 to 16 such'
+_EXPECTED = 'expected {"name": ..., "arguments": {...}} or a list of 1 to 16 of these'
 _VALUES = {  # types of values, by JSON schema's names
     "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float),
     "boolean": (bool,), "null": (type(None),),

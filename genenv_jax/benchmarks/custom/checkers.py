@@ -78,7 +78,7 @@ def read_reference(checker: str, value: Any) -> Any:
         if fault := check_text(text, MAX_ANSWER):
             found = f"; it is {fault.reason}" if isinstance(text, str) else ""
             raise ValueError(
-                f"expected a text of 1 to {MAX_ANSWER} characters, a number, or a list of such{found}"
+                f"expected a text of 1 to {MAX_ANSWER} characters, a number, or a list of these{found}"
             )
     return [text.strip() for text in texts] if several else texts[0].strip()
 

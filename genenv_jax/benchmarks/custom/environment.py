@@ -152,7 +152,7 @@ class TextEnvironment(Benchmark):
         if task.answer["solution"]:
             return super().fault(task)
         if task.origin == "generated":
-            return Rejection(WRONG_ANSWER, "no solution in the info of reset: nothing proves it")
+            return Rejection(WRONG_ANSWER, "no solution in the info of reset: nothing proves it solvable")
         return None
 
     def canonical(self, task: Task) -> str:

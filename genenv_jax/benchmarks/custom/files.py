@@ -335,7 +335,7 @@ def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
     if fault:
         raise ValueError(
             f"{where}: prompt {prompt!r:.60}: {fault} a text, or a list of messages "
-            '{"role": system, user or assistant, "content": text} of which the last one is the user\'s'
+            '{"role": system, user or assistant, "content": text}, ending with the user\'s'
         )
     return tuple(context), last["content"].strip()
 
@@ -343,7 +343,7 @@ def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
 def _message(entry: Any) -> Message:
     """A message in OpenAI's form, perhaps with a list of parts, or in ShareGPT's ("from" and "value")."""
     if not isinstance(entry, dict):
-        raise ValueError(f"{entry!r:.60} is no message")
+        raise ValueError(f"{entry!r:.60} is not a message")
     role = entry.get("role", entry.get("from"))
     role = _SHAREGPT.get(role, role) if isinstance(role, str) else role
     content = entry.get("content", entry.get("value"))
@@ -353,7 +353,7 @@ def _message(entry: Any) -> Message:
     if role not in _ROLES:
         raise ValueError(f"a message has the role {role!r:.40}")
     if entry.get("tool_calls") or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"a message is not of text alone: {entry!r:.200}")
+        raise ValueError(f"a message has content other than text: {entry!r:.200}")
     return {"role": role, "content": "".join(texts)}
 
 

@@ -134,7 +134,7 @@ class DialTurns(DialTasks):
             answer["calls"].append([call[1], int(call[2]), int(call[3])])
             answer["ends"].append(int(call[4]))
         if len(answer["calls"]) != len(program.calls) or _noted(statement, answer) != text:
-            return Rejection(base.BAD_ANSWER, "expected a reference call behind each call")
+            return Rejection(base.BAD_ANSWER, "expected a reference call after each call")
         return statement, len(program.calls), answer
 
     def fault(self, task: Task) -> Rejection | None:

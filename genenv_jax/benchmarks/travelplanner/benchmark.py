@@ -91,7 +91,7 @@ class TravelPlanner(Published):
         flights = (
             f"the flight table {os.path.basename(self.flights)}"
             if self.flights
-            else "of the reference information only, the official flight table being absent: a plan "
+            else "only those of the reference information, since the official flight table is absent: a plan "
             "with another flight fails, whether or not the table has that flight"
         )
         source = "published, shortened to the prompt's length"
@@ -115,10 +115,10 @@ class TravelPlanner(Published):
             "success": "final pass: no constraint failed; in training, of grounded plans only",
             "reward": {
                 "final": "1 for a grounded final pass, else 0",
-                "micro": "share of the constraints that apply which the plan passes, grounded",
+                "micro": "share of the applicable constraints that the plan passes, grounded",
             }[self.reward],
-            "grounded": "constraints of the plan as it is written and of the part of it that exists: whole "
-            "names, and legs with a price, from the departure on; the rates without that word are official",
+            "grounded": "the constraints hold for the plan as written and for the part of it that exists: "
+            "whole names, and legs with a price, from the departure on; other rates are official",
         }
 
     def load(self, split: str) -> list[Task]:
@@ -217,7 +217,7 @@ class TravelPlanner(Published):
         if said != query:
             read, given = said.to_json(), query.to_json()
             fields = [name for name in given if given[name] != read[name]]
-            return Rejection(TEXT_DIFFERS, f"other {', '.join(fields)} in the text"[:200])
+            return Rejection(TEXT_DIFFERS, f"the text says otherwise on {', '.join(fields)}"[:200])
         try:
             self.world.reference(task)
         except ValueError as error:

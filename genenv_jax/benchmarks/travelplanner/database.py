@@ -284,7 +284,7 @@ def _drives(path: pathlib.Path) -> dict[tuple[str, str], Drive | None]:
         if not _MISSING.isdisjoint(drive) or "day" in drive.duration:
             drive = None
         elif not _LENGTH.fullmatch(drive.distance):
-            raise ValueError(f"{where}: distance {drive.distance!r} is no length")
+            raise ValueError(f"{where}: distance {drive.distance!r} is not a length")
         drives.setdefault((row["origin"], row["destination"]), drive)
     return drives
 

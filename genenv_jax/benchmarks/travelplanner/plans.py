@@ -99,7 +99,7 @@ def _checked(days: list[Any]) -> list[dict[str, Any]] | Rejection:
         if not isinstance(day, dict):
             return Rejection(BAD_PLAN, f"day {number} is a {type(day).__name__}")
         if len(day) > _MAX_SLOTS or not all(isinstance(key, str) for key in day):
-            return Rejection(BAD_PLAN, f"day {number} has odd keys")
+            return Rejection(BAD_PLAN, f"day {number} has too many keys, or keys that are not texts")
         for slot in SLOTS:
             value = day.get(slot)
             if value and not isinstance(value, str):

@@ -135,7 +135,7 @@ def adapt(reference: Reference, query: Query, database: Database) -> Reference:
             raise ValueError(f"dest: {described}, {needed} needed")
         names = names[:needed]
     if query.org in names:
-        raise ValueError("dest: the departure")
+        raise ValueError("dest: expected other cities than the departure")
     if names == known and layout_of(reference, query):
         return reference
     return build_reference(query, names, database)

@@ -206,9 +206,9 @@ def _train(path: pathlib.Path, gazetteer: Gazetteer, references: Mapping[str, Re
             raise ValueError(f"{where}: no query in the user's message")
         plan = parse_literal(assistant, _PLAN_CHARS)
         if not isinstance(plan, list):
-            raise ValueError(f"{where}: the annotated plan is no list")
+            raise ValueError(f"{where}: the annotated plan is not a list")
         if not all(isinstance(day, dict) for day in plan):
-            raise ValueError(f"{where}: a day of the annotated plan is no object")
+            raise ValueError(f"{where}: a day of the annotated plan is not an object")
         plan = [day for day in plan if day]
         yield _published(f"{TRAIN}_{index}", text.strip(), gazetteer, plan, where)
     if index != expected:

@@ -24,7 +24,7 @@ def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
     path = path.absolute()
     used = (path.is_dir() and any(path.iterdir())) or path.is_file()
     if used and not any((path / name).is_file() for name in _DESCRIBED):
-        raise FileExistsError(f"{path} exists and is no model's directory; expected another place")
+        raise FileExistsError(f"{path} exists and is not a model directory; expected another path")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, aside = scratch_name(path), scratch_name(path, "old")
     for leftover in (temporary, aside):
