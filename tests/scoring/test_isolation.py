@@ -426,7 +426,7 @@ def test_a_forged_answer_fails_its_text_alone_and_is_never_unpickled(plain, tmp_
     with pytest.raises(NoAnswer) as caught:
         attempt(plain, "forge", message.replace("{}", str(tmp_path), 1))
     assert not list(tmp_path.iterdir())
-    assert caught.value.how == "crash" and "no answer" in caught.value.detail
+    assert caught.value.how == "crash" and "not an answer" in caught.value.detail
     assert attempt(plain, "threads") == "a thread"
 
 
