@@ -13,7 +13,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from absl import logging
 
 from genenv_jax.benchmarks.demonstrations import SIMULATOR
 from genenv_jax.config import Config
@@ -39,6 +41,8 @@ from genenv_jax.tasks.replay import TaskBuffer
 from genenv_jax.tasks.seeds import SeedTasks
 from genenv_jax.trainers.agent import AgentTrainer, Interaction
 from genenv_jax.trainers.simulator import make_simulator_trainer
+
+_FEW = 0.05  # share of valid generations below which a simulator hardly writes tasks
 
 
 class Coevolution:
@@ -145,6 +149,8 @@ class Coevolution:
             attempted, metrics = self.round(number, before)
             number, before = number + 1, before + attempted
             session.begun = {}
+        if epoch == 0 and (why := nothing_to_learn(metrics)):
+            logging.warning("epoch 1: %s.  More in docs/running.md, When it does not work", why)
         metrics |= self.held_out.after(epoch)
         spent = {"rollouts/total": session.rollouts, "tokens/total": session.tokens}
         session.finish(epoch, metrics | spent)
@@ -210,3 +216,27 @@ class Coevolution:
             self.session.measure("compile"),
         ):
             compile_in_parallel(chains, self.host.activate, side_by_side, display.advance)
+
+
+def nothing_to_learn(metrics: Mapping[str, float]) -> str:
+    """Why an epoch taught next to nothing, and which setting to change; "" if it taught something.
+
+    metrics: the epoch's, by name.
+    """
+    longer = "a longer warm start (config.warm_start.steps)"
+    count, valid = metrics.get("generated/count", 0), metrics.get("generated/valid_share", 1.0)
+    if count and valid < _FEW:
+        prefix = "generated/rejected/"
+        reasons = {name.removeprefix(prefix): n for name, n in metrics.items() if name.startswith(prefix)}
+        most = max(reasons, key=reasons.__getitem__)
+        return (
+            f"only {valid:.0%} of {count:.0f} generations are valid, and most are rejected as {most}: use "
+            f"{longer}, another config.seed if the model is made here, or another model"
+        )
+    same = metrics.get("agent/zero_variance_share", 0.0) == 1
+    reward = metrics.get("agent/reward_mean")
+    if same and reward == 0:
+        return f"no attempt earned a reward: use easier seed tasks, {longer} or simulator.method=hindsight"
+    if same and reward == 1:
+        return "every attempt was right: use harder seed tasks, or config.curriculum.growth.share"
+    return ""

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 
 import genenv_jax
 from genenv_jax.benchmarks import registry
-from genenv_jax.coevolve import Coevolution
+from genenv_jax.coevolve import Coevolution, nothing_to_learn
 from genenv_jax.config import validate
 from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.models import huggingface, lora
@@ -280,6 +280,26 @@ def test_an_update_that_diverges_ends_the_run_before_it_is_saved(cache, tmp_path
     assert lines(tmp_path)[-1].get("agent/kl", 0.0) < 1000
 
 
+HARDLY = {
+    **{"generated/count": 64, "generated/valid_share": 1 / 64},
+    **{"generated/rejected/unparsable": 2, "generated/rejected/wrong_answer": 61},
+}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "why"),
+    [
+        ({"generated/count": 64, "generated/valid_share": 0.9, "agent/zero_variance_share": 0.9}, ""),
+        ({"agent/zero_variance_share": 1.0, "agent/reward_mean": 0.5}, ""),  # some right, some wrong
+        ({"agent/zero_variance_share": 1.0, "agent/reward_mean": 0.0}, "no attempt earned a reward"),
+        ({"agent/zero_variance_share": 1.0, "agent/reward_mean": 1.0}, "every attempt was right"),
+        (HARDLY, "only 2% of 64 generations are valid, and most are rejected as wrong_answer"),
+    ],
+)
+def test_an_epoch_that_teaches_nothing_is_explained(metrics, why):
+    assert nothing_to_learn(metrics).partition(":")[0] == why
+
+
 class Barren(Toy):
     """The simulator writes no valid task in the first and third epochs."""
 
@@ -290,8 +310,8 @@ class Barren(Toy):
 
 
 @pytest.mark.parametrize("band", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
-def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, band):
-    """Without a valid task in the band there is no update, and the metrics say so."""
+def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, caplog, band):
+    """Without a valid task in the band there is no update, and the metrics and a warning say so."""
     monkeypatch.setattr(toy, "Drawing", Barren)
     options = {
         "agent.base_share": 0.0, "agent.replay_share": 0.0, "curriculum.k_min": band,
@@ -299,6 +319,10 @@ def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, band):
     }  # fmt: skip
     run(cache, tmp_path / "parts", epochs=1, **options)
     whole = run(cache, tmp_path / "parts", epochs=3, **options)
+    why = (
+        "epoch 1: only 0% of 16 generations are valid, and most are rejected as unparsable: use a longer warm"
+    )
+    assert caplog.text.count(why) == 1 and "epoch 2: only" not in caplog.text
     start = jax.device_get(whole.agent.reference.params)
     _, first, second, third = lines(tmp_path / "parts")
     for empty in (first, third):
