@@ -149,7 +149,7 @@ class Coevolution:
             attempted, metrics = self.round(number, before)
             number, before = number + 1, before + attempted
             session.begun = {}
-        if epoch == 0 and (why := nothing_to_learn(metrics)):
+        if epoch == 0 and processes.is_writer() and (why := nothing_to_learn(metrics)):
             logging.warning("epoch 1: %s.  More in docs/running.md, When it does not work", why)
         metrics |= self.held_out.after(epoch)
         spent = {"rollouts/total": session.rollouts, "tokens/total": session.tokens}
