@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from absl import logging
 
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.demonstrations import SIMULATOR
 from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import HeldOut
@@ -43,6 +44,12 @@ from genenv_jax.trainers.agent import AgentTrainer, Interaction
 from genenv_jax.trainers.simulator import make_simulator_trainer
 
 _FEW = 0.05  # share of valid generations below which a simulator hardly writes tasks
+# Remedies by reason of rejection; for all others, a longer warm start.
+_REMEDIES = {
+    base.TRUNCATED: "a longer config.limits.simulator_response, or a longer warm start",
+    base.DUPLICATE: "more seed tasks",
+    base.NEAR_DUPLICATE: "more seed tasks",
+}
 
 
 class Coevolution:
@@ -221,7 +228,7 @@ class Coevolution:
 def nothing_to_learn(metrics: Mapping[str, float]) -> str:
     """Why an epoch taught next to nothing, and which setting to change; "" if it taught something.
 
-    metrics: the epoch's, by name.
+    metrics: the epoch's, named as in metrics.jsonl.
     """
     longer = "a longer warm start (config.warm_start.steps)"
     count, valid = metrics.get("generated/count", 0), metrics.get("generated/valid_share", 1.0)
@@ -229,10 +236,9 @@ def nothing_to_learn(metrics: Mapping[str, float]) -> str:
         prefix = "generated/rejected/"
         reasons = {name.removeprefix(prefix): n for name, n in metrics.items() if name.startswith(prefix)}
         most = max(reasons, key=reasons.__getitem__)
-        return (
-            f"only {valid:.0%} of {count:.0f} generations are valid, and most are rejected as {most}: use "
-            f"{longer}, another config.seed if the model is made here, or another model"
-        )
+        remedy = _REMEDIES.get(most, f"{longer}, or another config.seed if the model is made here")
+        shown = f"only {valid:.0%} of {count:.0f} generations are valid, and most are rejected as {most}"
+        return f"{shown}: use {remedy}"
     same = metrics.get("agent/zero_variance_share", 0.0) == 1
     reward = metrics.get("agent/reward_mean")
     if same and reward == 0:
