@@ -21,6 +21,13 @@ uses your own class; its options are settings too.  `--config.benchmark.name=gym
 is for a chat model of 0.1 to 0.5 B parameters on one accelerator: a warm start on your questions, then 64
 generated tasks per epoch.  `:small,cpu` has sizes for two cores; with these, API-Bank took 73 minutes.
 
+    genenv train --config=configs/custom.py:scratch --workdir=runs/mine-scratch \\
+        --config.benchmark.train=train.jsonl --config.benchmark.held_out=held_out.jsonl
+
+needs no model: as in configs/quickstart.py, a small one is made and trained on your questions, then 30 epochs
+teach it more.  It is for some hundred short questions of a few wordings.  With docs/your_benchmark.md's Units
+it takes five minutes on two cores, and held-out accuracy rises from SCORE0 to SCORE1.
+
     genenv train --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl
 
@@ -29,10 +36,10 @@ model, which solves nothing.
 """
 
 from genenv_jax.config import default_config
-from genenv_jax.configs import smollm2
+from genenv_jax.configs import quickstart, smollm2
 from genenv_jax.configs.recipes import debug
 
-_VARIANTS = ("", "small", "small,cpu", "debug")
+_VARIANTS = ("", "small", "small,cpu", "scratch", "debug")
 
 
 def get_config(arg: str = ""):
@@ -40,9 +47,24 @@ def get_config(arg: str = ""):
         raise ValueError(f"configs/custom.py takes one of {_VARIANTS}, got {arg!r}")
     if arg.startswith("small"):
         return smollm2.get_config(arg.replace("small", "custom"))
+    if arg == "scratch":
+        return _from_scratch()
     config = default_config()
     config.benchmark.name = "custom"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     if arg == "debug":
         debug(config, 384, 768, (256,))
+    return config
+
+
+def _from_scratch():
+    """The quickstart's settings, for short questions."""
+    config = quickstart.get_config()
+    config.benchmark = default_config().benchmark
+    config.benchmark.name = "custom"
+    config.limits.agent_prompt, config.limits.agent_response = 96, 24
+    config.limits.simulator_prompt, config.limits.simulator_response = 256, 64
+    config.warm_start.steps = 200  # few: a model that knows all answers has nothing left to learn
+    config.epochs = 30
+    config.evaluation.every = 5
     return config

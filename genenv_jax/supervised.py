@@ -58,7 +58,7 @@ from genenv_jax.system.user_cache import user_cache
 from genenv_jax.trainers.warm_start import fine_tune, train
 
 # Increase when the training of made or given models changes, so that cached ones are rebuilt.
-_MADE, _TUNED = 4, 4
+_MADE, _TUNED = 5, 4
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 

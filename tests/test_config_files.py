@@ -118,7 +118,7 @@ def test_a_wheel_is_whole(tmp_path):
     result = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == str(library / "genenv_jax" / "experiment" / "plan.py")
-    assert all(f"taking {library / 'genenv_jax' / file}\n" in result.stderr for file in loaded)
+    assert all(f"using {library / 'genenv_jax' / file}\n" in result.stderr for file in loaded)
     flags = ["--config=configs/quickstart.py:lora", "--print_config"]
     command = [sys.executable, "-m", "genenv_jax.main", *flags]
     result = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)

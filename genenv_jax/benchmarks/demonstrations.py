@@ -11,6 +11,7 @@ import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
 from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.success_record import ALIKE, ASKED, OWN, RECENT
 
 AGENT, SIMULATOR = "agent", "simulator"
 _TRIES = 16  # how many other seeds are tried as a variation of one seed
@@ -79,7 +80,8 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
     """Endless (messages, completion) pairs for both roles: the benchmark's own `demonstrations`.
 
     If it has none, the agent's pairs are seed tasks with their reference answers, and the simulator's pairs
-    map a seed to another seed of its category.
+    map a seed to another seed of its category.  Each seed's prompt states a random success rate, since a model
+    made from scratch understands only wordings that it has read.
     """
     own = benchmark.demonstrations(rng)
     if own is not None:
@@ -96,7 +98,7 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
 
     @functools.cache
     def of_simulator(seed: int) -> tuple[list[Message], str]:
-        shown = benchmark.simulator_messages(seeds[seed], SeedStatistics())
+        shown = benchmark.simulator_messages(seeds[seed], _any_record(rng))
         return shown, benchmark.simulator_answer(seeds[seed])
 
     while True:
@@ -105,6 +107,17 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
         others = by_category[seeds[seed].category]
         other = others[rng.integers(len(others))]
         yield of_simulator(seed)[0], of_simulator(other)[1]
+
+
+def _any_record(rng: np.random.Generator) -> SeedStatistics:
+    """A success record of any wording that a run shows; in one of eleven cases there is none yet."""
+    if not rng.integers(11):
+        return SeedStatistics()
+    attempts = 10 * int(rng.integers(1, 65))
+    at = (OWN, ALIKE, RECENT, ASKED)[rng.integers(4)]
+    if at == ASKED:
+        return SeedStatistics.asked(rng.integers(11) / 10)
+    return SeedStatistics(attempts, int(rng.integers(attempts + 1)), at)
 
 
 def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Task], list[Task]]:

@@ -107,28 +107,29 @@ def train(
     optimizer = make_muon(c.learning_rate, _optimizer(c, weight_decay=0.1))
     state = learner.init_state(params, optimizer)
     step = learner.make_supervised_step(model.config, optimizer)
-    prompt = max(limits.agent_prompt, limits.simulator_prompt)
+    prompts = sorted({limits.agent_prompt, limits.simulator_prompt})
     longest = max(limits.agent_response, limits.agent_episode, limits.simulator_response)
 
     def encoded() -> Iterator[Example]:
         for messages, completion in pairs:
             example = _encode(model, messages, (completion,))
-            if len(example.prompt) <= prompt and len(example.completions[0]) <= longest:
+            if len(example.prompt) <= prompts[-1] and len(example.completions[0]) <= longest:
                 yield example
 
     widths = (longest + 1) // 2, longest  # separate short completions: much less padding
 
     def shape(example: Example) -> Shape:
-        return prompt, bucket(len(example.completions[0]), widths, "a completion"), 1
+        width = bucket(len(example.completions[0]), widths, "a completion")
+        return bucket(len(example.prompt), prompts, "a prompt"), width, 1
 
     episodes = bool(limits.agent_episode)
     batches = _alike(encoded(), shape, lambda shape: c.batch_size, episodes)
     metrics: dict[str, Array] = {}
 
-    def compile_for(width: int) -> None:
+    def compile_for(prompt: int, width: int) -> None:
         step.lower(state, {}, _batch([], (prompt, width, 1), c.batch_size, episodes)).compile()
 
-    chains = [[functools.partial(compile_for, width)] for width in widths]
+    chains = [[functools.partial(compile_for, *shape)] for shape in itertools.product(prompts, widths)]
     compile_in_parallel(chains, contextlib.nullcontext, side_by_side=True, done=lambda: None)
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for batch in itertools.islice(batches, c.steps):

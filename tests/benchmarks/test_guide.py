@@ -91,15 +91,16 @@ def test_the_file_has_seeds_and_held_out_questions(directory):
 @pytest.mark.slow
 def test_the_commands_run(directory):
     """Two epochs each, the page, and the agent's score."""
-    of_class, _, of_environment, of_file = _COMMANDS.findall(GUIDE)
+    of_class, from_scratch, _, of_environment, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
     row = r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$"
     assert re.search(row, said, re.MULTILINE), said
     assert "accuracy_km to m" in (directory / "runs/units-scores/results.json").read_text()
     assert (directory / "runs/units/report/report.html").is_file()
+    run(directory, f"{from_scratch.rstrip()} --config.warm_start.steps=20 --config.epochs=2")
     run(directory, of_environment)
     run(directory, of_file)
-    for name in ("units", "lamps", "facts"):
+    for name in ("units", "units-scratch", "lamps", "facts"):
         assert lines(directory / "runs" / name)[-1]["step"] == 2
         assert lines(directory / "runs" / name, "tasks.jsonl")
 
@@ -107,13 +108,13 @@ def test_the_commands_run(directory):
 @pytest.mark.slow
 def test_the_commands_with_a_real_model_run(directory):
     """With a small model in its place; training only as a dry run."""
-    _, commands, *_ = _COMMANDS.findall(GUIDE)
+    _, _, commands, *_ = _COMMANDS.findall(GUIDE)
     hub = "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert commands.count(hub) == 1 and commands.endswith("units:Units\n")
     model = tiny.write_model(directory / "model", max_position_embeddings=2048)
     here = f"--config.model.path={model} --dry_run"
     said = run(directory, f"{commands.replace(hub, str(model)).rstrip()} {here}")
-    assert re.search(r"^benchmark +units: \d+ seed tasks, 20 held-out tasks", said, re.MULTILINE)
+    assert re.search(r"^benchmark +units: \d+ seed tasks, 60 held-out tasks", said, re.MULTILINE)
     assert len(lines(directory / "runs/units-smollm2", "predictions.jsonl")) == 8
 
 
