@@ -7,14 +7,14 @@
 With --model the weights are real, and prompts are as long as BFCL's; with --benchmark, prompts are those of
 its held-out tasks, in the model's chat template.  Completions to score and train on are random tokens.
 
-"narrow" among --engines is ours with bfloat16 operands (`model.matmul_dtype`); the floor is of float32.
+"narrow" among --engines is ours with bfloat16 operands (`model.matmul_dtype`), "torch16" torch in bfloat16.
 
 Each engine is a process of its own.  All are pinned to the same core with one thread each and take
 turns: A B C A B C.  The tables show medians of their CPU seconds after a warm-up.  First their
 log-probs of a common batch are compared; a difference beyond 1e-4 ends the script with an error.
 The first GRPO step's loss and gradient norm are compared likewise.  The floor is the FLOPs that the
-work needs (`bench/floors.py`) at the rate of the fastest float32 matrix product that XLA or torch
-did on that core in the same minutes.
+work needs (`bench/floors.py`) at the rate of the fastest matrix product that XLA or torch did on that
+core in the same minutes, of float32 and of bfloat16 operands.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from workloads import AT_ONCE, SIZES, Work, huggingface_config, one_thread, with
 
 _HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(_HERE.parent))
-LABELS = {"torch": "HF", "ours": "ours", "narrow": "narrow"}
+LABELS = {"torch": "HF", "torch16": "HF bf16", "ours": "ours", "narrow": "narrow"}
+_NARROW = {"torch16": "torch", "narrow": "ours"}  # engines in bfloat16 -> their script
 WORKS = ("sample", "prefill", "score", "grpo", "ragged")
 _BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple")  # single turns
 OPTIONS = {"bfcl": {"eval_categories": _BFCL, "seed_categories": ()}}
@@ -79,14 +80,14 @@ class Timing:
 class Measured:
     """A work by all engines.
 
-    rate: FLOPs per second of the fastest matrix product beside it.
-    floor: least seconds, at that rate.
+    rates: FLOPs per second of the fastest matrix product beside it, by the operands' type.
+    floors: least seconds at these rates.
     """
 
     work: Work
     timings: dict[str, Timing]
-    rate: float
-    floor: float
+    rates: dict[str, float]
+    floors: dict[str, float]
 
 
 def main() -> None:
@@ -160,12 +161,12 @@ def on_prompts(todo: Mapping[str, Work], args: argparse.Namespace, folder: pathl
 
 
 def _command(name: str, path: pathlib.Path) -> list[str]:
-    script, options = ("ours", ["bfloat16"]) if name == "narrow" else (name, [])
+    script, options = (_NARROW[name], ["bfloat16"]) if name in _NARROW else (name, [])
     return [sys.executable, str(_HERE / f"compare_{script}.py"), str(path), *options]
 
 
 def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
-    """The largest difference from the first engine's log-probs of a common batch, without "narrow".
+    """The largest difference from the first engine's log-probs of a common batch, among those in float32.
 
     Exits if one is beyond its tolerance.
     """
@@ -176,10 +177,10 @@ def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
     first = next(iter(logp.values()))
     gaps = {name: float(np.max(np.abs(x - first))) for name, x in logp.items()}
     for name, gap in gaps.items():
-        tolerance = NARROW_TOLERANCE if name == "narrow" else TOLERANCE
+        tolerance = NARROW_TOLERANCE if name in _NARROW else TOLERANCE
         if not gap <= tolerance:  # NaN fails too
             sys.exit(f"log-probs differ by more than {tolerance} from {next(iter(logp))}'s: {gaps}")
-    return max(gap for name, gap in gaps.items() if name != "narrow")
+    return max(gap for name, gap in gaps.items() if name not in _NARROW)
 
 
 def measure(
@@ -200,15 +201,15 @@ def measure(
     for label, (worker, its_work) in contenders.items():
         _note(f"{name}, {label}: warm-up")
         firsts[label] = worker.prepare(its_work)["value"]
-    answers, rates = {label: [] for label in contenders}, []
+    answers, rates = {label: [] for label in contenders}, {}
     for i in range(repeats):
         for label, (worker, its_work) in contenders.items():
             answers[label].append(worker.run(its_work))
             _note(f"{name}, {label}: {i + 1}/{repeats} {answers[label][-1]['cpu']:.3f} s")
-        rates += [
-            engines[k].ask("gemm", n=n)["value"]
-            for k in ("ours", "torch") if k in engines for n in PRODUCTS
-        ]  # fmt: skip
+        for k, worker in engines.items():
+            done = [1e9 * worker.ask("gemm", n=n)["value"] for n in PRODUCTS]
+            kind = "bfloat16" if k in _NARROW else "float32"
+            rates[kind] = max(*done, rates.get(kind, 0.0))
     timings = {
         label: Timing([a["cpu"] for a in runs], firsts[label], runs[-1]["value"])
         for label, runs in answers.items()
@@ -217,8 +218,8 @@ def measure(
         _check_steps(timings)
     elif len({str(t.last) for t in timings.values()}) > 1:
         sys.exit(f"{name}: numbers of tokens differ: { {k: t.last for k, t in timings.items()} }")
-    rate = 1e9 * max(rates)
-    return Measured(work, timings, rate, work_flops(shape, work) / rate)
+    floors = {kind: work_flops(shape, work) / rate for kind, rate in rates.items()}
+    return Measured(work, timings, rates, floors)
 
 
 def _check_steps(timings: Mapping[str, Timing]) -> None:
@@ -227,7 +228,7 @@ def _check_steps(timings: Mapping[str, Timing]) -> None:
     for label, timing in timings.items():
         for key in timing.first:
             difference = abs(timing.first[key] - first[key])
-            tolerance = NARROW_TOLERANCE if label == "narrow" else GRPO_TOLERANCE
+            tolerance = NARROW_TOLERANCE if label in _NARROW else GRPO_TOLERANCE
             # A loss near zero is a difference of large terms: advantages of mean zero times ratios.
             if not difference <= tolerance * max(abs(first[key]), 0.01):
                 sys.exit(f"the first GRPO step's {key} differs: {label} {timing.first}, others {first}")
@@ -256,26 +257,28 @@ def _print(measured: Mapping[str, Measured]) -> None:
 
 def _print_works(measured: Mapping[str, Measured]) -> None:
     engines = next(iter(measured.values())).timings
-    ours = [k for k in ("ours", "narrow") if k in engines]
-    torch = ["torch"] if "torch" in engines else []
-    columns = ["work"] + [f"{LABELS[k]}, s" for k in (*torch, *ours)]
-    columns += [f"{LABELS[k]} / {own}" for k in torch for own in ours] + ["floor, s"]
-    columns += [f"{own} / floor" for own in ours]
+    ours, theirs = (
+        [k for k in names if k in engines] for names in (("ours", "narrow"), ("torch", "torch16"))
+    )
+    kinds = sorted(next(iter(measured.values())).floors, reverse=True)  # float32 first
+    floors = [(own, kind) for own in ours for kind in kinds if own == "narrow" or kind == "float32"]
+    columns = ["work"] + [f"{LABELS[k]}, s" for k in (*theirs, *ours)]
+    columns += [f"{LABELS[k]} / {own}" for k in theirs for own in ours]
+    columns += [f"{kind} floor, s" for kind in kinds]
+    columns += [f"{own} / {kind} floor" for own, kind in floors]
     rows = []
     for name, each in measured.items():
         timings = each.timings
         cells = [_describe(name, each.work)]
-        cells += [str(timings[k]) for k in (*torch, *ours)]
-        cells += [f"{timings[k].median / timings[own].median:.2f}" for k in torch for own in ours]
-        cells += [f"{each.floor:.3g}"]
-        cells += [f"{timings[own].median / each.floor:.2f}" for own in ours]
+        cells += [str(timings[k]) for k in (*theirs, *ours)]
+        cells += [f"{timings[k].median / timings[own].median:.2f}" for k in theirs for own in ours]
+        cells += [f"{each.floors[kind]:.3g}" for kind in kinds]
+        cells += [f"{timings[own].median / each.floors[kind]:.2f}" for own, kind in floors]
         rows.append(cells)
-    rates = [each.rate / 1e9 for each in measured.values()]
     print(f"\n{markdown(columns, rows)}\n")
-    print(
-        f"Floors at the {min(rates):.0f} to {max(rates):.0f} GFLOP/s of the matrix products beside them.",
-        flush=True,
-    )
+    for kind in kinds:
+        rates = [each.rates[kind] / 1e9 for each in measured.values()]
+        print(f"{kind} products beside them ran at {min(rates):.0f} to {max(rates):.0f} GFLOP/s.", flush=True)
 
 
 def _describe(name: str, work: Work) -> str:
@@ -296,7 +299,7 @@ def _print_ragged(measured: Measured) -> None:
     print(
         f"\nRagged: {work.prompts} prompts × {work.group}, {work.prompt} tokens and completions of "
         f"{lengths.min()} to {lengths.max()}, {lengths.mean():.1f} on average, limit {work.new}, "
-        f"{AT_ONCE} rows at a time; floor {measured.floor:.3g} s.\n"
+        f"{AT_ONCE} rows at a time; floor {measured.floors['float32']:.3g} s.\n"
     )
     print(markdown(["way", "CPU s", "tokens/s", "it / our best"], rows), flush=True)
 
@@ -312,7 +315,7 @@ def _arguments() -> argparse.Namespace:
     add("--model", type=pathlib.Path, help="a model directory instead of --sizes")
     add("--works", type=some_of(WORKS), default=list(WORKS))
     add("--benchmark", help="whose held-out tasks are the prompts of --model")
-    add("--engines", type=some_of(["torch", "ours", "narrow"]), default=["torch", "ours"])
+    add("--engines", type=some_of(list(LABELS)), default=["torch", "ours"])
     add("--repeats", type=int, default=5)
     add("--prompt_tokens", type=int, help="longest prompts")
     args = parser.parse_args()

@@ -1,7 +1,8 @@
 """Hugging Face transformers on PyTorch as a worker of bench/compare.py, in its users' style.
 
 `generate` on 64 rows at once with its cache; log-probs from logits at completion positions only; one
-AdamW with fused updates.  Unlike ours, its sampling returns no log-probs.
+AdamW with fused updates.  Unlike ours, its sampling returns no log-probs.  In bfloat16 the weights are
+bfloat16, except for updates, which are of float32 weights under autocast.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from workloads import AT_ONCE, GRPO, Work
 class Torch:
     """The model and the works; see `protocol.serve`."""
 
-    def __init__(self, directory: str):
+    def __init__(self, directory: str, dtype: str = "float32"):
         torch.set_num_threads(1)
         torch.set_num_interop_threads(1)
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
-        self.directory = directory
-        self.model = self._load().eval()
+        self.directory, self.dtype = directory, getattr(torch, dtype)
+        self.model = self._load(self.dtype).eval()
         self.vocab = self.model.config.vocab_size
 
     def describe(self) -> dict[str, str]:
         return {"torch": torch.__version__, "transformers": transformers.__version__}
 
     def gemm(self, n: int) -> float:
-        """GFLOP per CPU second of one n x n x n product in float32."""
-        a = torch.from_numpy(np.random.default_rng(0).normal(size=(n, n)).astype(np.float32))
+        """GFLOP per CPU second of one n x n x n product of the engine's type."""
+        a = torch.from_numpy(np.random.default_rng(0).normal(size=(n, n))).to(self.dtype)
         out = torch.empty_like(a)
         torch.matmul(a, a, out=out)
         times = [protocol.timed(lambda: torch.matmul(a, a, out=out))["cpu"] for _ in range(2)]
@@ -77,7 +78,7 @@ class Torch:
         return run
 
     def grpo(self, work: Work) -> Callable[[], dict[str, float]]:
-        model = self._load().train()  # no dropout: the same numbers
+        model = self._load(torch.float32).train()  # no dropout: the same numbers
         optimizer = torch.optim.AdamW(
             model.parameters(),
             lr=GRPO["learning_rate"],
@@ -93,7 +94,8 @@ class Torch:
         clip = GRPO["clip"]
 
         def run() -> dict[str, float]:
-            logp = _logprobs(model, *inputs)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+                logp = _logprobs(model, *inputs)
             ratio = torch.exp(logp - old)
             surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
             difference = ref - logp
@@ -107,9 +109,9 @@ class Torch:
 
         return run
 
-    def _load(self) -> Any:
+    def _load(self, dtype: torch.dtype) -> Any:
         return transformers.AutoModelForCausalLM.from_pretrained(
-            self.directory, dtype=torch.float32, attn_implementation="sdpa"
+            self.directory, dtype=dtype, attn_implementation="sdpa"
         )
 
     def _prompts(self, work: Work) -> tuple[torch.Tensor, torch.Tensor]:
@@ -168,8 +170,8 @@ def _logprobs(model: Any, sequences: torch.Tensor, new: int, mask: torch.Tensor 
         padded = {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
     logits = model(sequences[:, :-1], logits_to_keep=new, use_cache=False, **padded).logits
     # A twentieth faster here than the gathered logits minus logsumexp.
-    return torch.log_softmax(logits, dim=-1).gather(-1, sequences[:, -new:, None])[..., 0]
+    return torch.log_softmax(logits.float(), dim=-1).gather(-1, sequences[:, -new:, None])[..., 0]
 
 
 if __name__ == "__main__":
-    protocol.serve(lambda: Torch(sys.argv[1]))
+    protocol.serve(lambda: Torch(*sys.argv[1:]))

@@ -64,7 +64,7 @@ def _from_scratch():
     config.benchmark.name = "custom"
     config.limits.agent_prompt, config.limits.agent_response = 96, 24
     config.limits.simulator_prompt, config.limits.simulator_response = 256, 64
-    config.warm_start.steps = 200  # few: a model that knows all answers has nothing left to learn
+    config.warm_start.steps = 300  # few: a model that knows all answers has nothing left to learn
     config.epochs = 30
     config.evaluation.every = 5
     return config

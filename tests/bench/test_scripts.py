@@ -40,7 +40,7 @@ def rows_of(text, first_column):
 def test_compare_agrees_and_prints_every_work():
     text = run(
         "compare.py", "--sizes=tiny", "--works=sample,prefill,score,grpo,ragged", "--repeats=2",
-        "--engines=torch,ours,narrow",
+        "--engines=torch,torch16,ours,narrow",
     )  # fmt: skip
     assert 0 < float(re.search(r"between engines (\S+);", text)[1]) < 1e-4
     for work in ("sample", "prefill", "score", "grpo"):
@@ -48,7 +48,8 @@ def test_compare_agrees_and_prints_every_work():
         theirs, ours, narrow = (float(row[f"{k}, s"].split()[0]) for k in ("HF", "ours", "narrow"))
         assert float(row["HF / ours"]) == pytest.approx(theirs / ours, rel=0.02)
         assert float(row["HF / narrow"]) == pytest.approx(theirs / narrow, rel=0.02)
-        assert float(row["ours / floor"]) > 1 and float(row["floor, s"]) > 0
+        assert float(row["HF bf16 / narrow"]) > 0 and float(row["narrow / bfloat16 floor"]) > 0
+        assert float(row["ours / float32 floor"]) > 1 and float(row["float32 floor, s"]) > 0
     assert len(rows_of(text, "ours, ")) == 2 and len(rows_of(text, "HF, ")) == 1  # ragged lengths
     assert "pinned to core" in text and "`python bench/compare.py --sizes=tiny" in text
 
