@@ -167,21 +167,25 @@ def _command(name: str, path: pathlib.Path) -> list[str]:
 
 
 def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
-    """The largest difference from the first engine's log-probs of a common batch, among those in float32.
+    """The largest difference from the first engine's log-probs of a common batch.
 
-    Exits if one is beyond its tolerance.
+    Engines in bfloat16 count only if the first one is one of them.  Exits if one is beyond its tolerance.
     """
     logp = {
         name: np.array(worker.ask("logprobs", work=dataclasses.asdict(work))["value"])
         for name, worker in engines.items()
     }
-    first = next(iter(logp.values()))
-    gaps = {name: float(np.max(np.abs(x - first))) for name, x in logp.items()}
+    first = next(iter(logp))
+    gaps = {name: float(np.max(np.abs(x - logp[first]))) for name, x in logp.items()}
     for name, gap in gaps.items():
-        tolerance = NARROW_TOLERANCES.get(name, TOLERANCE)
+        tolerance = _tolerance(TOLERANCE, name, first)
         if not gap <= tolerance:  # NaN fails too
-            sys.exit(f"log-probs differ by more than {tolerance} from {next(iter(logp))}'s: {gaps}")
-    return max(gap for name, gap in gaps.items() if name not in _NARROW)
+            sys.exit(f"log-probs differ by more than {tolerance} from {first}'s: {gaps}")
+    return max(gap for name, gap in gaps.items() if name not in _NARROW or first in _NARROW)
+
+
+def _tolerance(of_float32: float, *engines: str) -> float:
+    return max(NARROW_TOLERANCES.get(name, of_float32) for name in engines)
 
 
 def measure(
@@ -225,11 +229,11 @@ def measure(
 
 def _check_steps(timings: Mapping[str, Timing]) -> None:
     """Exits if the engines' first GRPO steps differ in loss or gradient norm."""
-    first = next(iter(timings.values())).first
+    leading, first = next((label, timing.first) for label, timing in timings.items())
     for label, timing in timings.items():
         for key in timing.first:
             difference = abs(timing.first[key] - first[key])
-            tolerance = NARROW_TOLERANCES.get(label, GRPO_TOLERANCE)
+            tolerance = _tolerance(GRPO_TOLERANCE, label, leading)
             # A loss near zero is a difference of large terms: advantages of mean zero times ratios.
             if not difference <= tolerance * max(abs(first[key]), 0.01):
                 sys.exit(f"the first GRPO step's {key} differs: {label} {timing.first}, others {first}")
