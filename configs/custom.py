@@ -62,8 +62,9 @@ def _from_scratch():
     config = quickstart.get_config()
     config.benchmark = default_config().benchmark
     config.benchmark.name = "custom"
-    config.limits.agent_prompt, config.limits.agent_response = 96, 24
-    config.limits.simulator_prompt, config.limits.simulator_response = 256, 64
+    config.limits.agent_prompt, config.limits.agent_response = 384, 32
+    config.limits.simulator_prompt, config.limits.simulator_response = 384, 64
+    config.limits.prompt_buckets = (96, 256)
     config.warm_start.steps = 300  # few: a model that knows all answers has nothing left to learn
     config.epochs = 30
     config.evaluation.every = 5

@@ -107,7 +107,7 @@ def train(
     optimizer = make_muon(c.learning_rate, _optimizer(c, weight_decay=0.1))
     state = learner.init_state(params, optimizer)
     step = learner.make_supervised_step(model.config, optimizer)
-    prompts = sorted({limits.agent_prompt, limits.simulator_prompt})
+    prompts = _prompt_widths(limits)
     longest = max(limits.agent_response, limits.agent_episode, limits.simulator_response)
 
     def encoded() -> Iterator[Example]:
@@ -328,13 +328,16 @@ def _examples(
     return dict(found), sum(len(d.completions) for d in demonstrations) - kept
 
 
+def _prompt_widths(limits: LimitsConfig) -> list[int]:
+    longest = (limits.agent_prompt, limits.simulator_prompt)
+    return sorted({width for limit in longest for width in limits.buckets(limit)})
+
+
 class _Shapes:
     """The few shapes (prompt, completion, completions) that examples are padded to."""
 
     def __init__(self, limits: LimitsConfig, variations: int):
-        self._variations = variations
-        prompts = (limits.agent_prompt, limits.simulator_prompt)
-        self._prompts = sorted({width for limit in prompts for width in limits.buckets(limit)})
+        self._variations, self._prompts = variations, _prompt_widths(limits)
         answers = (limits.agent_response, limits.agent_episode, limits.simulator_response)
         widths = {*answers, *(w for w in _WIDTHS if w < max(answers))} - {0}
         self._completions, self.episodes = sorted(widths), bool(limits.agent_episode)
