@@ -21,8 +21,8 @@ uses your own class; its options are settings too.  `--config.benchmark.name=gym
 is for a chat model of 0.1 to 0.5 B parameters on one accelerator: a warm start on your questions, then 64
 generated tasks per epoch.  `:small,cpu` has sizes for two cores; with these, API-Bank took 73 minutes.
 
-    genenv train --config=configs/custom.py:scratch --workdir=runs/mine-scratch \\
-        --config.benchmark.train=train.jsonl --config.benchmark.held_out=held_out.jsonl
+    genenv train --config=configs/custom.py:scratch --workdir=runs/units-scratch \\
+        --config.benchmark.name=units:Units
 
 needs no model: as in configs/quickstart.py, a small one is made and trained on your questions, then 30 epochs
 teach it more.  It is for some hundred short questions of a few wordings.  With docs/your_benchmark.md's Units
@@ -62,9 +62,8 @@ def _from_scratch():
     config = quickstart.get_config()
     config.benchmark = default_config().benchmark
     config.benchmark.name = "custom"
-    config.limits.agent_prompt, config.limits.agent_response = 384, 32
-    config.limits.simulator_prompt, config.limits.simulator_response = 384, 64
-    config.limits.prompt_buckets = (96, 256)
+    config.limits.agent_prompt, config.limits.agent_response = 96, 24
+    config.limits.simulator_prompt, config.limits.simulator_response = 256, 64
     config.warm_start.steps = 300  # few: a model that knows all answers has nothing left to learn
     config.epochs = 30
     config.evaluation.every = 5
