@@ -26,7 +26,7 @@ generated tasks per epoch.  `:small,cpu` has sizes for two cores; with these, AP
 
 needs no model: as in configs/quickstart.py, a small one is made and trained on your questions, then 30 epochs
 teach it more.  It is for some hundred short questions of a few wordings.  With docs/your_benchmark.md's Units
-it takes five minutes of one core, and held-out accuracy rises from .80 to .93 (random seed 1: .27 to .74).
+it takes eight minutes of one core, and held-out accuracy rises from .80 to .93 (random seed 1: .27 to .74).
 
     genenv train --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl
