@@ -295,7 +295,7 @@ def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
 
 @pytest.mark.parametrize("make", [("bfcl", "small"), ("api_bank", "small")], indirect=True)
 def test_endless_demonstrations_write_each_seed_out_once(benchmark, monkeypatch):
-    """For both roles; the draws depend on the generator alone.  Prompts state success rates where asked to."""
+    """For both roles; the draws depend on the generator alone.  Prompts state success rates if asked to."""
     seeds, counts = list(benchmark.tasks("seed"))[:3], collections.Counter()
     monkeypatch.setattr(type(benchmark), "tasks", lambda self, split: seeds)
 
