@@ -102,7 +102,6 @@ class Benchmark(abc.ABC):
     episodes: ClassVar[bool] = False
     difficulties: ClassVar[Sequence[str]] = ()
     isolated: ClassVar[bool] = False
-    records_in_demonstrations: ClassVar[bool] = False  # of made models: see `demonstrations.endless`
     has_tools: ClassVar[bool] = False
     worker_needs: ClassVar[Collection[str]] = ()
     max_generation: ClassVar[int] = MAX_GENERATION

@@ -80,8 +80,8 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
     """Endless (messages, completion) pairs for both roles: the benchmark's own `demonstrations`.
 
     If it has none, the agent's pairs are seed tasks with their reference answers, and the simulator's pairs
-    map a seed to another seed of its category.  With `records_in_demonstrations`, each seed's prompt states
-    a random success rate, since a model made from scratch understands only wordings that it has read.
+    map a seed to another seed of its category.  Each seed's prompt states a random success rate, since a
+    model made from scratch understands only wordings that it has read.
     """
     own = benchmark.demonstrations(rng)
     if own is not None:
@@ -98,8 +98,7 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
 
     @functools.cache
     def of_simulator(seed: int) -> tuple[list[Message], str]:
-        record = _any_record(rng) if benchmark.records_in_demonstrations else SeedStatistics()
-        shown = benchmark.simulator_messages(seeds[seed], record)
+        shown = benchmark.simulator_messages(seeds[seed], _any_record(rng))
         return shown, benchmark.simulator_answer(seeds[seed])
 
     while True:

@@ -80,7 +80,6 @@ class Custom(ToolBenchmark):
 
     name: ClassVar[str] = "custom"
     isolated: ClassVar[bool] = True
-    records_in_demonstrations: ClassVar[bool] = True
     checker: str = EXACT
     instruction: str | None = None
     judge: ClassVar[EndpointJudge | None] = None

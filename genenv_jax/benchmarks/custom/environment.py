@@ -73,7 +73,6 @@ class TextEnvironment(Benchmark):
     name = "gymnasium"
     episodes = True
     isolated = True
-    records_in_demonstrations = True
 
     env: str
     held_out_tasks: int = 64
