@@ -39,6 +39,7 @@ _SMALLER: tuple[Mapping[str, Any], ...] = (
     {"lora.rank": 32, "memory.offload": "phase"},
 )
 TOO_LARGE = "too large"
+_EXAMPLE_CHARS = 1_500  # of a prompt; of a longer one, the beginning and the end
 
 
 def overview(config: Config, run: Coevolution) -> dict[str, str]:
@@ -192,9 +193,21 @@ def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None =
             said = overview(config, run) | _costs(config, run)
             said["memory"], needed = _memory(config, run.agent, run.simulator, run.mesh)
             there = platform.device_memory() if memory is None else memory
+            said |= _example(run)
             if needed > there:
                 said[TOO_LARGE] = f"a device has {size_text(there)}; {_what_fits(config, run, there)}"
             return said
+
+
+def _example(run: Coevolution) -> dict[str, str]:
+    """Title to text: the first seed task as the agent reads it, and its reference answer."""
+    seed, model, half = run.benchmark.tasks("seed")[0], run.agent.model, _EXAMPLE_CHARS // 2
+    ids = model.encode_messages(run.benchmark.agent_messages(seed))
+    text = model.tokenizer.decode(ids)
+    if len(text) > _EXAMPLE_CHARS:
+        text = f"{text[:half]}\n[…]\n{text[-half:]}"
+    answer = "\n".join(run.benchmark.agent_answers(seed))
+    return {"prompt": f"of seed {seed.id}, {len(ids):,} tokens:\n{text}", "answer": f"its reference:\n{answer}"}
 
 
 def _what_fits(config: Config, run: Coevolution, memory: float) -> str:

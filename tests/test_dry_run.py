@@ -41,6 +41,9 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     state, cache, both = map(float, re.findall(r"([\d.]+) MiB", said["memory"]))
     assert 0 < state < both and both == pytest.approx(state + cache, abs=0.11)
     assert "of weights and moments + " in said["memory"] and "on each device" in said["memory"]
+    seed = run.benchmark.tasks("seed")[0]
+    assert seed.messages[-1]["content"] in said["prompt"]
+    assert said["answer"].endswith(run.benchmark.agent_answer(seed))
     again = overview(config, Coevolution(config, tmp_path / "run"))
     assert again["run"] == "finished after epoch 3; with a larger config.epochs it continues"
     written = outcome(config, tmp_path / "run")
