@@ -52,7 +52,8 @@ def _fit_one_card(config) -> None:
 
 def _fit_two_cores(config) -> None:
     """Sets sizes for adapters on two cores."""
-    config.model.remat = "dots"  # a sixth fewer operations than "full", for 2.4 GiB
+    config.model.remat = "full"  # as fast as "dots", and the process needs 2.2 GB less
+    config.model.unroll_layers = True  # while decoding
     limits = config.limits
     if config.benchmark.name == "bfcl":
         # Half of its prompts have at most 287 tokens, a twentieth more than 670.

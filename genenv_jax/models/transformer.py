@@ -275,14 +275,16 @@ class Transformer(nn.Module):
         if c.remat != "none":
             layer = nn.remat(layer, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
         # The cache is a scanned input and a scanned output, never the carry: on TPUs a carried cache
-        # is copied once more.
+        # is copied once more.  With remat the layers stay in a loop: unrolled, XLA recomputes all of them
+        # before it needs the first, which takes thrice the memory.
+        unrolled = c.unroll_layers and c.remat == "none"
         self.layers = nn.scan(
             layer,
             variable_axes={"params": 0},
             split_rngs={"params": True},
             in_axes=(0, 0, nn.broadcast, nn.broadcast),
             length=c.num_layers,
-            unroll=c.num_layers if c.unroll_layers else 1,
+            unroll=c.num_layers if unrolled else 1,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )(c)
         self.norm = RMSNorm(c.norm_eps, offset=c.norm_offset)
@@ -411,11 +413,12 @@ class Transformer(nn.Module):
         """The output projection, sharded by vocabulary: (v, d) if `_head_by_token`, else (d, v).
 
         A caller that computes logits in a loop calls this, and so redistributes it, before the loop.
+        Under adapters it is in the operands' dtype; otherwise its gradients are still to be added in float32.
         """
         if self._head_by_token:  # CPUs would copy the table to transpose it
             return nn.with_logical_constraint(self.embedding, ("head_vocab", "activation_embed"))
         if self.config.tie_embeddings:
-            head = self.embedding.T
+            head = self.embedding.astype(self.config.operand_dtype if self.config.lora else jnp.float32).T
         else:
             head = self.lm_head.get_variable("params", "kernel")
         return nn.with_logical_constraint(head, ("activation_embed", "head_vocab"))

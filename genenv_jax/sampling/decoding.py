@@ -121,10 +121,13 @@ def prepare(params: Params, *, config: TransformerConfig) -> Weights:
 
 @functools.partial(jax.jit, static_argnames="config")
 def _for_steps(params: Params, config: TransformerConfig) -> Params | tuple[Params, ...]:
-    """`Weights.decoding` of cast parameters."""
+    """`Weights.decoding` of cast parameters; kernels of separate layers are in the operands' dtype."""
     if caches.per_layer(config):
+        layers = jax.tree.map_with_path(
+            lambda path, x: x.astype(config.operand_dtype) if path[-1].key == "kernel" else x, params["layers"]
+        )
         return tuple(
-            jax.tree.map(lambda x: x[i], params["layers"])  # noqa: B023
+            jax.tree.map(lambda x: x[i], layers)  # noqa: B023
             for i in range(config.num_layers)
         )
     return () if rules.current_mesh() is None else rules.decoding_params(params, config)

@@ -82,3 +82,9 @@ def test_dots_keep_each_projection_s_output_once(program):
     more -= program.memory_analysis().temp_size_in_bytes
     tokens = PROMPTS * (PROMPT + GROUP * COMPLETION)
     assert 0 < more < 1.1 * 4 * LAYERS * tokens * sum(WIDTHS)
+
+
+def test_with_remat_the_layers_stay_in_a_loop(program):
+    """XLA recomputes unrolled layers before it needs them."""
+    unrolled = lowered(remat="full", unroll_layers=True).compile()
+    assert unrolled.memory_analysis().temp_size_in_bytes == program.memory_analysis().temp_size_in_bytes
