@@ -42,7 +42,8 @@ from genenv_jax.typing import Array, Params, PRNGKey
 class Weights(NamedTuple):
     """Parameters in the form that sampling reads.
 
-    params: all parameters in the compute dtype, sharded as they are stored.
+    params: all parameters, sharded as they are stored: in the dtypes they are used in, or as given if the
+      layers are unrolled.  (XLA's CPU backend slices bfloat16 layers in float32, which takes a copy of all.)
     decoding: parameters for decoding steps: sharded by `rules.decoding_rules`; or one tree per layer if
       the layers are unrolled; or (), to use `params`.
     """
@@ -114,18 +115,17 @@ class Emitted(NamedTuple):
 
 
 def prepare(params: Params, *, config: TransformerConfig) -> Weights:
-    """Casts parameters of other dtypes to the compute dtype, and lays all out for decoding."""
-    params = rules.cast_params(params, config)
+    """Casts parameters to the dtypes they are used in, and lays all out for decoding."""
+    if not caches.per_layer(config):
+        params = rules.cast_params(params, config)
     return Weights(params, _for_steps(params, config))
 
 
 @functools.partial(jax.jit, static_argnames="config")
 def _for_steps(params: Params, config: TransformerConfig) -> Params | tuple[Params, ...]:
-    """`Weights.decoding` of cast parameters; kernels of separate layers are in the operands' dtype."""
+    """`Weights.decoding` of `Weights.params`."""
     if caches.per_layer(config):
-        layers = jax.tree.map_with_path(
-            lambda path, x: x.astype(config.operand_dtype) if path[-1].key == "kernel" else x, params["layers"]
-        )
+        layers = rules.cast_params(params, config)["layers"]
         return tuple(
             jax.tree.map(lambda x: x[i], layers)  # noqa: B023
             for i in range(config.num_layers)
