@@ -207,7 +207,8 @@ def _example(run: Coevolution) -> dict[str, str]:
     if len(text) > _EXAMPLE_CHARS:
         text = f"{text[:half]}\n[…]\n{text[-half:]}"
     answer = "\n".join(run.benchmark.agent_answers(seed))
-    return {"prompt": f"of seed {seed.id}, {len(ids):,} tokens:\n{text}", "answer": f"its reference:\n{answer}"}
+    prompt = f"of seed {seed.id}, {len(ids):,} tokens:\n{text}"
+    return {"prompt": prompt, "answer": f"its reference:\n{answer}"}
 
 
 def _what_fits(config: Config, run: Coevolution, memory: float) -> str:
