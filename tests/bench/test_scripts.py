@@ -1,5 +1,6 @@
 """The scripts end to end, on a tiny model; what they measure here means nothing."""
 
+import math
 import os
 import pathlib
 import re
@@ -87,7 +88,7 @@ def test_the_accelerator_s_table_on_the_cpu():
     )  # fmt: skip
     table = [row for row in rows_of(text, "tiny") if "ms a step" in row]
     assert [row["rows"] for row in table] == ["8", "16"]
-    assert all(float(row["ms a step"]) > 0 for row in table)
+    assert all(math.isfinite(float(row["ms a step"])) for row in table)  # a difference of two short times
     (update,) = [row for row in rows_of(text, "tiny") if "MFU" in row]
     assert float(update["step, s"]) > 0 and update["MFU"].endswith("%")
 
