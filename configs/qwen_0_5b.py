@@ -12,7 +12,7 @@ has (docs/memory.md, "Small models on one chip").
 
 is GRPO on the seeds alone, which takes held-out accuracy from .48 to .65-.75 in minutes on one H200
 (docs/results/qwen.md).  Nothing else has been run to its end.  `:bfcl,cpu` has sizes for two cores; there
-an epoch of 64 rollouts on the seeds took 4:33 and 7.9 GB (docs/results/performance.md).
+an epoch of 64 rollouts on the seeds took 4:33 and 7.9 GiB (docs/results/performance.md).
 """
 
 from genenv_jax.configs import smollm2
@@ -52,7 +52,7 @@ def _fit_one_card(config) -> None:
 
 def _fit_two_cores(config) -> None:
     """Sets sizes for adapters on two cores."""
-    config.model.remat = "full"  # as fast as "dots", and the process needs 2.2 GB less
+    config.model.remat = "full"  # as fast as "dots", and the process needs 2.2 GiB less
     config.model.unroll_layers = True  # while decoding
     limits = config.limits
     if config.benchmark.name == "bfcl":

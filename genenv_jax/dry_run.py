@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from genenv_jax.benchmarks.bfcl.fitting import shortened
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface, platform
@@ -39,7 +40,7 @@ _SMALLER: tuple[Mapping[str, Any], ...] = (
     {"lora.rank": 32, "memory.offload": "phase"},
 )
 TOO_LARGE = "too large"
-_EXAMPLE_CHARS = 1_500  # of a prompt; of a longer one, the beginning and the end
+_EXAMPLE_CHARS = 1_500  # of a prompt
 
 
 def overview(config: Config, run: Coevolution) -> dict[str, str]:
@@ -201,11 +202,9 @@ def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None =
 
 def _example(run: Coevolution) -> dict[str, str]:
     """Title to text: the first seed task as the agent reads it, and its reference answer."""
-    seed, model, half = run.benchmark.tasks("seed")[0], run.agent.model, _EXAMPLE_CHARS // 2
+    seed, model = run.benchmark.tasks("seed")[0], run.agent.model
     ids = model.encode_messages(run.benchmark.agent_messages(seed))
-    text = model.tokenizer.decode(ids)
-    if len(text) > _EXAMPLE_CHARS:
-        text = f"{text[:half]}\n[…]\n{text[-half:]}"
+    text = shortened(model.tokenizer.decode(ids), _EXAMPLE_CHARS)
     answer = "\n".join(run.benchmark.agent_answers(seed))
     prompt = f"of seed {seed.id}, {len(ids):,} tokens:\n{text}"
     return {"prompt": prompt, "answer": f"its reference:\n{answer}"}

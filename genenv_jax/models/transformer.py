@@ -413,14 +413,16 @@ class Transformer(nn.Module):
         """The output projection, sharded by vocabulary: (v, d) if `_head_by_token`, else (d, v).
 
         A caller that computes logits in a loop calls this, and so redistributes it, before the loop.
-        Under adapters it is in the operands' dtype; otherwise its gradients are still to be added in float32.
+        Under adapters it has the operands' dtype.  Without, its gradients are still to be added.
         """
         if self._head_by_token:  # CPUs would copy the table to transpose it
             return nn.with_logical_constraint(self.embedding, ("head_vocab", "activation_embed"))
-        if self.config.tie_embeddings:
-            head = self.embedding.astype(self.config.operand_dtype if self.config.lora else jnp.float32).T
-        else:
-            head = self.lm_head.get_variable("params", "kernel")
+        tied = self.config.tie_embeddings
+        head = self.embedding if tied else self.lm_head.get_variable("params", "kernel")
+        if self.config.lora:
+            head = head.astype(self.config.operand_dtype)
+        if tied:
+            head = head.T
         return nn.with_logical_constraint(head, ("activation_embed", "head_vocab"))
 
     def logits(self, hidden: Array, head: Array | None = None) -> Array:

@@ -1,6 +1,5 @@
 """The scripts end to end, on a tiny model; what they measure here means nothing."""
 
-import math
 import os
 import pathlib
 import re
@@ -84,11 +83,11 @@ def test_a_models_parity(tiny_model):
 def test_the_accelerator_s_table_on_the_cpu():
     text = run(
         "gpu.py", "--models=tiny", "--rows=8,16", "--group=4", "--update_rows=8", "--prompt=8",
-        "--new_tokens=8", "--repeats=2",
+        "--new_tokens=128", "--repeats=2",
     )  # fmt: skip
     table = [row for row in rows_of(text, "tiny") if "ms a step" in row]
     assert [row["rows"] for row in table] == ["8", "16"]
-    assert all(math.isfinite(float(row["ms a step"])) for row in table)  # a difference of two short times
+    assert all(float(row["ms a step"]) > 0 for row in table)
     (update,) = [row for row in rows_of(text, "tiny") if "MFU" in row]
     assert float(update["step, s"]) > 0 and update["MFU"].endswith("%")
 

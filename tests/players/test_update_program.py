@@ -11,6 +11,7 @@ import pytest
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import LoraConfig, split
 from genenv_jax.models.scoring import CompletionBatch
+from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel.rules import param_shapes
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import make_optimizer
@@ -82,6 +83,25 @@ def test_dots_keep_each_projection_s_output_once(program):
     more -= program.memory_analysis().temp_size_in_bytes
     tokens = PROMPTS * (PROMPT + GROUP * COMPLETION)
     assert 0 < more < 1.1 * 4 * LAYERS * tokens * sum(WIDTHS)
+
+
+@pytest.mark.parametrize("tied", (True, False))
+@pytest.mark.parametrize(("lora", "stored", "dtype"), [
+    (LoraConfig(4), "float32", "bfloat16"), (None, "float32", "float32"), (None, "bfloat16", "bfloat16"),
+])  # fmt: skip
+def test_the_head_is_cast_only_under_adapters(tied, lora, stored, dtype):
+    config = dataclasses.replace(CONFIG, tie_embeddings=tied, lora=lora, matmul_dtype="bfloat16")
+    params = jax.tree.map(lambda x: x.update(dtype=jnp.dtype(stored)), param_shapes(config))
+    head = jax.eval_shape(lambda p: Transformer(config).apply({"params": p}, method="head"), params)
+    assert (head.shape, head.dtype) == ((HIDDEN, VOCAB), dtype)
+
+
+def test_separate_layers_are_narrow_and_prompts_are_read_with_the_parameters_as_given():
+    config = dataclasses.replace(CONFIG, lora=None, unroll_layers=True, matmul_dtype="bfloat16")
+    weights = jax.eval_shape(functools.partial(decoding.prepare, config=config), param_shapes(config))
+    assert {x.dtype for x in jax.tree.leaves(weights.params)} == {jnp.dtype("float32")}
+    for path, x in jax.tree.leaves_with_path(weights.decoding):
+        assert x.dtype == ("bfloat16" if path[-1].key == "kernel" else "float32")
 
 
 def test_with_remat_the_layers_stay_in_a_loop(program):
