@@ -27,6 +27,7 @@ from genenv_jax.players.agent import Agent
 from genenv_jax.players.player import recomputes
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.checkpoint import newest_host
+from genenv_jax.run.progress import format_seconds
 from genenv_jax.run.workdir import RunSettings
 from genenv_jax.system.ownership import RUN, refuse_other
 from genenv_jax.tasks.sources import TasksConfig
@@ -95,8 +96,8 @@ def _evaluations(config: Config, run: Coevolution) -> str:
     return f"{times} × {tasks:,} tasks, answers to each: {answers}"
 
 
-def _costs(config: Config, run: Coevolution) -> dict[str, str]:
-    """Title to text: upper bounds on optimiser steps and tokens."""
+def _costs(config: Config, run: Coevolution, here: bool) -> dict[str, str]:
+    """Title to text: upper bounds on optimiser steps and tokens, and if `here`, the time that these take."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
     asked, learns, rounds = run.mixture.asked, config.trains_simulator, s.updates_per_epoch
     agent_steps = -(-most // c.minibatch_size) * c.update_epochs
@@ -115,7 +116,19 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
         "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, if every prompt and answer reaches its limit: "
         "counted once when sampled, once when scored by the reference, three times in each update",
+        **({"time": _time(run, tokens)} if here else {}),
     }
+
+
+def _time(run: Coevolution, tokens: float) -> str:
+    """The least time of an epoch of so many tokens: its matrix products at the devices' best rate."""
+    rate = run.mesh.size * platform.product_rate(run.agent.model.config.operand_dtype)
+    parameters = sum(math.prod(x.shape) for x in jax.tree.leaves(run.agent.reference.params))
+    least = format_seconds(2 * parameters * tokens / rate)
+    return (
+        f"such an epoch takes at least {least}, at {rate / 1e12:.2g} TFLOP/s in matrix products here; a 0.5B "
+        "took one to six times as long"
+    )
 
 
 def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> tuple[str, float]:
@@ -191,7 +204,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None =
         if done:
             run.session.reached(done)
         with run.session.running():  # closes the files at the end
-            said = overview(config, run) | _costs(config, run)
+            said = overview(config, run) | _costs(config, run, here=memory is None)
             said["memory"], needed = _memory(config, run.agent, run.simulator, run.mesh)
             there = platform.device_memory() if memory is None else memory
             said |= _example(run)

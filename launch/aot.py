@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import importlib.metadata
 import logging
 import math
 import os
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+from packaging.requirements import Requirement
 
 GIB = 2**30
 
@@ -83,6 +85,17 @@ def parse_slice(text: str) -> Slice:
             raise ValueError(f"topology {text!r}: expected one of {names}, or a shape")
         shape = shapes[chips]
     return Slice(f"{generation}-{chips * cores}", f"{generation}:{shape}", chips, HBM_GIB[generation])
+
+
+def compiler() -> tuple[str, str]:
+    """libtpu's version, and the versions that this JAX requires if it is not one of them, else "".
+
+    Other versions compile too, but to programs of other sizes.
+    """
+    installed = importlib.metadata.version("libtpu")
+    required = map(Requirement, importlib.metadata.requires("jax") or ())
+    wanted = next(of.specifier for of in required if of.name == "libtpu")
+    return installed, "" if installed in wanted else str(wanted)
 
 
 def slice_devices(part: Slice) -> list[Any]:

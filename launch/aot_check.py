@@ -248,6 +248,13 @@ def main() -> None:
             devices = aot.slice_devices(part)
         except RuntimeError as error:
             cli.fail(error)
+        libtpu, wanted = aot.compiler()
+        if wanted:
+            print(
+                f"warning: libtpu {libtpu} is not what jax {jax.__version__} requires ({wanted}), so sizes "
+                'may differ from those of a run; expected: pip install "jax[tpu]"',
+                file=sys.stderr,
+            )
         mesh = choose_mesh(options.mesh, config, model, devices)
         shape = dict(mesh.shape)
         text = ", ".join(f"{axis}={size}" for axis, size in shape.items())
@@ -257,7 +264,7 @@ def main() -> None:
                 f"{options.model or config.model.path or 'made model'}, {mode}, on {part.name} "
                 f"({part.topology}, {part.chips} chips of {part.hbm} GiB), mesh {text}, attention "
                 f"{model.attention}, moments {config.memory.moments}, offload "
-                f"{config.memory.offload}.  GiB a chip:\n{table_header()}",
+                f"{config.memory.offload}, libtpu {libtpu}.  GiB a chip:\n{table_header()}",
                 flush=True,
             )
         show = (lambda row: None) if options.json else (lambda row: print(table_row(row, part), flush=True))
@@ -271,6 +278,7 @@ def main() -> None:
             json.dumps(
                 {
                     "slice": dataclasses.asdict(part),
+                    "libtpu": libtpu,
                     "mesh": shape,
                     "model": options.model or config.model.path,
                     "lora": model.lora.rank if model.lora else 0,

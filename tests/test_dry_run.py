@@ -10,8 +10,10 @@ from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.dry_run import dry_run, outcome, overview
 from genenv_jax.models import platform
+from genenv_jax.models.huggingface.layouts import parameter_count
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.players import build
+from genenv_jax.supervised import base_model
 from tests.runs import lines, toy_config
 from tests.tiny import write_model
 
@@ -49,6 +51,18 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     written = outcome(config, tmp_path / "run")
     for name in written["holds"].split(", "):
         assert (tmp_path / "run" / name).exists(), name
+
+
+def test_the_least_time_of_an_epoch_follows_from_its_tokens(cache, monkeypatch):
+    config = checked(cache)
+    monkeypatch.setattr(platform, "product_rate", lambda dtype: 1e9)
+    said = dry_run(config, None)
+    tokens = float(re.search(r"at most ([\d.]+) M", said["tokens"])[1]) * 1e6
+    model = LanguageModel.load(base_model(config, build.make_benchmark(config), build.open_mesh(config)))
+    seconds = 2 * parameter_count(model.config) * tokens / 1e9
+    least = float(re.search(r"at least ([\d.]+) s, at 0.001 TFLOP", said["time"])[1])
+    assert least == pytest.approx(seconds, rel=0.2)
+    assert "time" not in dry_run(config, None, memory=2**34)  # that is another machine
 
 
 def test_log_probs_that_are_computed_again_are_among_the_tokens(cache):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import resource
+import time
 
 import jax
+import jax.numpy as jnp
 
 # The limit of a container, in cgroups of version 2 and 1.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -42,6 +45,20 @@ def check_memory(what: str, needed: float, advice: str = "") -> None:
     """Raises ValueError if a device has fewer than `needed` bytes.  advice: how to need less."""
     if needed > (there := device_memory()):
         raise ValueError(f"{what}: {size_text(needed)} on each device, which has {size_text(there)}{advice}")
+
+
+def product_rate(dtype: str) -> float:
+    """Operations per second of one device in a square matrix product of `dtype`, the best of three."""
+    n = 1024 if jax.default_backend() == "cpu" else 8192
+    a = jnp.zeros((n, n), dtype)
+    multiply = jax.jit(functools.partial(jnp.matmul, preferred_element_type=jnp.float32))
+    multiply(a, a).block_until_ready()
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        multiply(a, a).block_until_ready()
+        seconds.append(time.perf_counter() - start)
+    return 2 * n**3 / min(seconds)
 
 
 def size_text(count: float) -> str:

@@ -125,7 +125,7 @@ class Projection(nn.Module):
         a = self.param("lora_a", init, (*self.in_shape, rank)).astype(x.dtype)
         init = nn.with_logical_partitioning(nn.initializers.zeros, ("rank", *self.axes[contract:]))
         b = self.param("lora_b", init, (rank, *self.out_shape)).astype(x.dtype)
-        return self.lora.scale * ((x @ a.reshape(-1, rank)) @ b.reshape(rank, -1))
+        return self.lora.scale * matmul(matmul(x, a.reshape(-1, rank)), b.reshape(rank, -1))
 
 
 class Attention(nn.Module):

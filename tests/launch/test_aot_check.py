@@ -107,6 +107,14 @@ def test_every_program(aot_check, model, lora):
     assert update.residents == {k: trees[k] for k in beside}
 
 
+@pytest.mark.parametrize("installed, warning", [("0.0.42.1", ""), ("0.0.52", "==0.0.42.*")])
+def test_compiler_of_another_jax(monkeypatch, installed, warning):
+    requires = ["numpy>=2.0", 'jaxlib==0.10.2; extra == "tpu"', 'libtpu==0.0.42.*; extra == "tpu"']
+    monkeypatch.setattr("importlib.metadata.version", {"libtpu": installed}.get)
+    monkeypatch.setattr("importlib.metadata.requires", {"jax": requires}.get)
+    assert aot.compiler() == (installed, warning)
+
+
 def command(*arguments, config="configs/bfcl.py", environment=None, **settings):
     """Exit code, standard output and standard error of the command."""
     given = {"config": config} | {f"config.{k}": v for k, v in (SMALL | settings).items()}

@@ -1,6 +1,7 @@
 """Products whose operands are bfloat16 under float32 activations."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -22,19 +23,36 @@ def rounded(x):
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
-def test_operands_are_rounded_and_sums_are_not(rows):
+@pytest.mark.parametrize(("dtype", "rounding"), [("float32", 0), ("bfloat16", 2**-8)])
+def test_operands_are_rounded_and_sums_are_not(rows, dtype, rounding):
+    """rounding: of results, relative."""
     rng = np.random.default_rng(rows)
     x, kernel, gradient = (
         rng.normal(size=shape).astype(np.float32) for shape in ((rows, 96), (96, 80), (rows, 80))
     )
     narrow = jnp.asarray(kernel).astype(jnp.bfloat16)
-    product, back = jax.vjp(matmul, jnp.asarray(x), narrow)
-    of_x, of_kernel = back(jnp.asarray(gradient))
-    assert (product.dtype, of_x.dtype, of_kernel.dtype) == (jnp.float32, jnp.float32, jnp.bfloat16)
-    np.testing.assert_allclose(product, rounded(x) @ rounded(kernel), rtol=0, atol=2e-5)
-    np.testing.assert_allclose(of_x, rounded(gradient) @ rounded(kernel).T, rtol=0, atol=2e-5)
+    product, back = jax.vjp(matmul, jnp.asarray(x, dtype), narrow)
+    of_x, of_kernel = back(jnp.asarray(gradient, dtype))
+    assert (product.dtype, of_x.dtype, of_kernel.dtype) == (dtype, dtype, jnp.bfloat16)
+    product, of_x, of_kernel = (np.asarray(x.astype(jnp.float32)) for x in (product, of_x, of_kernel))
+    np.testing.assert_allclose(product, rounded(x) @ rounded(kernel), rtol=rounding, atol=2e-5)
+    np.testing.assert_allclose(of_x, rounded(gradient) @ rounded(kernel).T, rtol=rounding, atol=2e-5)
     expected = rounded(x).T @ rounded(gradient)
-    np.testing.assert_allclose(of_kernel.astype(np.float32), expected, rtol=2**-8, atol=1e-4)
+    np.testing.assert_allclose(of_kernel, expected, rtol=2**-8, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_narrow_products_on_cpus_have_wide_results(dtype):
+    """XLA's CPU backend is several times slower if the result is narrow too."""
+
+    def both(x, kernel):
+        return jax.vjp(matmul, x, kernel)[1](jnp.zeros((8, 4), dtype))
+
+    text = jax.jit(both).lower(jnp.zeros((8, 16), dtype), jnp.zeros((16, 4), jnp.bfloat16)).as_text()
+    products = re.findall(r"dot_general.*: (.*)", text)
+    assert len(products) >= 2
+    for product in products:
+        assert re.sub(r"\d+x", "", product) == "(tensor<bf16>, tensor<bf16>) -> tensor<f32>"
 
 
 def test_operands_of_one_type_are_multiplied_as_they_are():
