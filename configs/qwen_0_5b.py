@@ -53,7 +53,6 @@ def _fit_one_card(config) -> None:
 def _fit_two_cores(config) -> None:
     """Sets sizes for adapters on two cores."""
     config.model.remat = "full"  # as fast as "dots", and the process needs 2.2 GiB less
-    config.model.unroll_layers = True  # while decoding
     limits = config.limits
     if config.benchmark.name == "bfcl":
         # Half of its prompts have at most 287 tokens, a twentieth more than 670.

@@ -31,6 +31,7 @@ from genenv_jax.players.lengths import check_length, check_prompts
 from genenv_jax.players.policy import Policy
 from genenv_jax.results.untrusted import bounded
 from genenv_jax.rl.rewards import curriculum_reward, success_rate
+from genenv_jax.sampling import decoding
 from genenv_jax.sampling.sampler import Completion
 from genenv_jax.scoring.attempts import Attempt, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, VERIFY
@@ -193,7 +194,7 @@ def load(
     mesh = build.open_mesh(config)
     host = build.open_model(config, base_model(config, benchmark, mesh, role), mesh)
     with host.activate():
-        return host, host.load_params(config.model.dtype)
+        return host, decoding.cast(host.load_params(config.model.dtype), host.model.config)
 
 
 def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) -> Policy:

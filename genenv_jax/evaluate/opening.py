@@ -11,6 +11,7 @@ from genenv_jax.config import Config
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.lengths import check_prompts
+from genenv_jax.sampling import decoding
 from genenv_jax.scoring.attempts import ChatModel
 from genenv_jax.supervised import base_model
 
@@ -35,7 +36,7 @@ def open_policies(
     check_prompts(config.limits, host.model, benchmark, seeds, held_out)
     max_concurrent = config.sampling.batch_size or config.evaluation.batch_size
     with host.activate():
-        params = host.load_params(config.model.dtype)
+        params = decoding.cast(host.load_params(config.model.dtype), host.model.config)
         yield {
             mode: build.make_policy(config, host, params, role, *how, max_concurrent)
             for mode, how in modes_of(config, role).items()

@@ -103,6 +103,8 @@ class Projection(nn.Module):
         kernel = self.param(
             "kernel", nn.with_logical_partitioning(init, self.axes), self.in_shape + self.out_shape
         )
+        if kernel.dtype == jnp.uint16:  # see `rules.cast_params`
+            kernel = jax.lax.bitcast_convert_type(kernel, jnp.bfloat16)
         # Cast on the shard, so that devices exchange the compute dtype, and the gradient comes back
         # as a shard, not whole.
         kernel = nn.with_logical_constraint(kernel.astype(self.dtype or x.dtype), self.axes)

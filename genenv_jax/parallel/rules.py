@@ -13,8 +13,9 @@ from flax import traverse_util
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.platform import target_platform
 from genenv_jax.models.transformer import abstract_params, param_shapes
-from genenv_jax.typing import Params
+from genenv_jax.typing import Array, Params
 
 Rules = tuple[tuple[str, str | tuple[str, ...] | None], ...]
 
@@ -187,7 +188,9 @@ def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:
 def cast_params(params: Params, config: TransformerConfig) -> Params:
     """Casts the parameters, shard by shard, to the dtypes they are used in; the others are not copied.
 
-    The model casts each parameter at use anyway, so results do not change.
+    The model casts each parameter at use anyway, so results do not change.  On CPUs, bfloat16 kernels that a
+    loop over layers reads become their bits (uint16), as XLA's CPU backend slices bfloat16 layers in float32,
+    for which it makes a float32 copy of all of them.
     """
     flat = traverse_util.flatten_dict(params)
     wrong = {path: x for path, x in flat.items() if x.dtype != _used_dtype(path, config)}
@@ -200,12 +203,22 @@ def cast_params(params: Params, config: TransformerConfig) -> Params:
 @functools.partial(jax.jit, static_argnames="config")  # jit would copy arrays returned unchanged
 def _cast(params: Params, config: TransformerConfig) -> Params:
     flat = traverse_util.flatten_dict(params)
-    cast = {path: x.astype(_used_dtype(path, config)) for path, x in flat.items()}
+    cast = {path: _as_used(x, _used_dtype(path, config)) for path, x in flat.items()}
     return _constrained(traverse_util.unflatten_dict(cast), config)
 
 
+def _as_used(x: Array, dtype: str) -> Array:
+    if dtype == "uint16":
+        return jax.lax.bitcast_convert_type(x.astype("bfloat16"), dtype)
+    return x.astype(dtype)
+
+
 def _used_dtype(path: tuple[str, ...], config: TransformerConfig) -> str:
-    return config.operand_dtype if path[-1] == "kernel" else config.dtype
+    if path[-1] != "kernel":
+        return config.dtype
+    in_loop = path[0] == "layers" and not config.unroll_layers
+    as_bits = in_loop and config.operand_dtype == "bfloat16" and target_platform() == "cpu"
+    return "uint16" if as_bits else config.operand_dtype
 
 
 def decoding_params(params: Params, config: TransformerConfig) -> Params:

@@ -42,8 +42,8 @@ from genenv_jax.typing import Array, Params, PRNGKey
 class Weights(NamedTuple):
     """Parameters in the form that sampling reads.
 
-    params: all parameters, sharded as they are stored: in the dtypes they are used in, or as given if the
-      layers are unrolled.  (XLA's CPU backend slices bfloat16 layers in float32, which takes a copy of all.)
+    params: all parameters, sharded as they are stored: as `rules.cast_params` casts them, or as given if the
+      layers are unrolled.
     decoding: parameters for decoding steps: sharded by `rules.decoding_rules`; or one tree per layer if
       the layers are unrolled; or (), to use `params`.
     """
@@ -114,10 +114,14 @@ class Emitted(NamedTuple):
     logprob: Array
 
 
+def cast(params: Params, config: TransformerConfig) -> Params:
+    """`Weights.params` of given parameters; cast ones stay as they are."""
+    return params if caches.per_layer(config) else rules.cast_params(params, config)
+
+
 def prepare(params: Params, *, config: TransformerConfig) -> Weights:
     """Casts parameters to the dtypes they are used in, and lays all out for decoding."""
-    if not caches.per_layer(config):
-        params = rules.cast_params(params, config)
+    params = cast(params, config)
     return Weights(params, _for_steps(params, config))
 
 
