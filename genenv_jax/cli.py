@@ -252,13 +252,15 @@ def _parse(argv: Sequence[str]) -> list[str]:
     return rest
 
 
-def run(main: Callable[[], Any]) -> None:
+def run(main: Callable[[], Any], trains: bool = True) -> None:
     """Parses the flags, keeps libraries' progress messages off the terminal, and calls `main`.
+
+    trains: whether it updates models, and not only samples.
 
     SIGTERM and SIGINT end the command with exit codes 143 and 130 and one line of output.
     """
     if allocator.arrays_in_host_memory():
-        allocator.keep_freed_buffers()
+        allocator.keep_freed_buffers(large=trains)
     # Read when transformers is imported later; otherwise it would advise installing PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 

@@ -14,8 +14,8 @@ import resource, sys, threading
 import numpy as np
 from genenv_jax.run import allocator
 
-if sys.argv[1] == "keep":
-    assert allocator.keep_freed_buffers()
+if sys.argv[1] != "none":
+    assert allocator.keep_freed_buffers(large=sys.argv[1] == "all")
 
 
 def work():
@@ -23,27 +23,36 @@ def work():
         np.ones(2**23)  # 64 MiB
 
 
+def resident():
+    return int(open("/proc/self/statm").read().split()[1])
+
+
+first = resident()
 work()
+after = resident()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, after - first)
 """
 
 
-def faults(choice):
+def pages(choice):
+    """Pages faulted in after the first buffers, and pages that these leave behind when they are freed."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
     command = [sys.executable, "-c", _FAULTS, choice]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return int(done.stdout)
+    return tuple(map(int, done.stdout.split()))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_buffers_are_faulted_in_once():
     """Also those that another thread allocates, as JAX's do."""
     buffer = 2**26 // os.sysconf("SC_PAGE_SIZE")
-    assert faults("keep") < buffer  # not even one of twenty anew
+    faults, left = pages("all")
+    assert faults < buffer and left > buffer / 2  # not even one of twenty anew
+    assert pages("small")[1] < buffer / 2
 
 
 def test_the_environment_has_the_last_word(monkeypatch):
