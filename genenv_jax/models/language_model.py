@@ -48,8 +48,8 @@ class ModelConfig(Settings):
       remat: what is kept of each layer for the backward pass: "none": everything, "dots": the outputs of
         projections, "full": only its input, "offload": its input, in host memory.
       attention: the kernel; "auto": splash on TPUs, xla elsewhere.  With sliding windows, cudnn becomes xla.
-      unroll_layers: unrolls the loop over layers, with `remat` only while decoding: a third faster on a CPU,
-        slower to compile.
+      unroll_layers: unrolls the loop over layers, with `remat` only while decoding: on CPUs a third faster in
+        float32; slower to compile.
       thinking: lets both players think before they answer, if the chat template has the switch
         `enable_thinking`.  Thoughts count towards the limits of answers, and are trained on.
       make: the small model that is made where `path` is "".
