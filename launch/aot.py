@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 GIB = 2**30
 
@@ -92,9 +93,12 @@ def compiler() -> tuple[str, str]:
 
     Other versions compile too, but to programs of other sizes.
     """
-    installed = importlib.metadata.version("libtpu")
     required = map(Requirement, importlib.metadata.requires("jax") or ())
-    wanted = next(of.specifier for of in required if of.name == "libtpu")
+    wanted = next((of.specifier for of in required if of.name == "libtpu"), SpecifierSet())
+    try:
+        installed = importlib.metadata.version("libtpu")
+    except importlib.metadata.PackageNotFoundError:  # from another package, such as libtpu-nightly
+        return "of unknown version", str(wanted)
     return installed, "" if installed in wanted else str(wanted)
 
 

@@ -1,6 +1,7 @@
 """launch/aot_check.py on machines without a TPU."""
 
 import dataclasses
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -107,12 +108,27 @@ def test_every_program(aot_check, model, lora):
     assert update.residents == {k: trees[k] for k in beside}
 
 
-@pytest.mark.parametrize("installed, warning", [("0.0.42.1", ""), ("0.0.52", "==0.0.42.*")])
-def test_compiler_of_another_jax(monkeypatch, installed, warning):
-    requires = ["numpy>=2.0", 'jaxlib==0.10.2; extra == "tpu"', 'libtpu==0.0.42.*; extra == "tpu"']
-    monkeypatch.setattr("importlib.metadata.version", {"libtpu": installed}.get)
-    monkeypatch.setattr("importlib.metadata.requires", {"jax": requires}.get)
-    assert aot.compiler() == (installed, warning)
+LIBTPU = 'libtpu==0.0.42.*; extra == "tpu"'
+
+
+@pytest.mark.parametrize(
+    ("installed", "requirement", "found"),
+    [
+        ("0.0.42.1", LIBTPU, ("0.0.42.1", "")),
+        ("0.0.52", LIBTPU, ("0.0.52", "==0.0.42.*")),
+        ("0.0.52", "scipy>=1.14", ("0.0.52", "")),
+        (None, LIBTPU, ("of unknown version", "==0.0.42.*")),
+    ],
+)
+def test_compiler_of_another_jax(monkeypatch, installed, requirement, found):
+    def version(name):
+        if installed is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    monkeypatch.setattr("importlib.metadata.requires", {"jax": ["numpy>=2.0", requirement]}.get)
+    assert aot.compiler() == found
 
 
 def command(*arguments, config="configs/bfcl.py", environment=None, **settings):
