@@ -173,12 +173,12 @@ def heavy_tailed_lengths(rng: np.random.Generator, shape: tuple[int, ...], maxim
 
 AT_ONCE = 64  # rows that decode at a time, in every engine
 
-# glibc hands freed buffers back and faults them in again at every step; the project's commands keep them
-# (genenv_jax/run/allocator.py).  Every engine gets the same.
-KEEP_BUFFERS = {
+# The settings of the project's commands (genenv_jax/run/allocator.py).  Every engine gets the same.
+MALLOC = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "17179869184",
+    "MALLOC_MMAP_THRESHOLD_": "33554432",
+    "MALLOC_TRIM_THRESHOLD_": "2147483647",
     "MALLOC_TOP_PAD_": "67108864",
 }
 
@@ -188,7 +188,7 @@ def one_thread() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
     return (
         kept
-        | KEEP_BUFFERS
+        | MALLOC
         | {
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false "

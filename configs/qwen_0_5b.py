@@ -12,7 +12,7 @@ has (docs/memory.md, "Small models on one chip").
 
 is GRPO on the seeds alone, which takes held-out accuracy from .48 to .65-.75 in minutes on one H200
 (docs/results/qwen.md).  Nothing else has been run to its end.  `:bfcl,cpu` has sizes for two cores; there
-an epoch of 64 rollouts on the seeds takes four minutes and 8.4 GiB (docs/results/performance.md).
+an epoch of 64 rollouts on the seeds takes four minutes and 4.7 GiB (docs/results/performance.md).
 """
 
 from genenv_jax.configs import smollm2

@@ -252,15 +252,14 @@ def _parse(argv: Sequence[str]) -> list[str]:
     return rest
 
 
-def run(main: Callable[[], Any], trains: bool = True) -> None:
+def run(main: Callable[[], Any]) -> None:
     """Parses the flags, keeps libraries' progress messages off the terminal, and calls `main`.
-
-    trains: whether it updates models, and not only samples.
 
     SIGTERM and SIGINT end the command with exit codes 143 and 130 and one line of output.
     """
     if allocator.arrays_in_host_memory():
-        allocator.keep_freed_buffers(large=trains)
+        allocator.use_huge_pages()
+        allocator.keep_freed_buffers()
     # Read when transformers is imported later; otherwise it would advise installing PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 

@@ -270,4 +270,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("agent", "", "Model directory or hub id of the agent.")
     flags.DEFINE_string("simulator", "", "Model directory or hub id of the simulator.")
     flags.mark_flag_as_required("config")
-    cli.run(main, trains=False)
+    cli.run(main)

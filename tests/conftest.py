@@ -9,6 +9,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")  # so that commands need not start again
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {COMPILE_FAST}"
 
 import collections

@@ -195,4 +195,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "Directory of the results.")
     cli.define_process_flags()
     flags.mark_flags_as_required(["config", "workdir"])
-    cli.run(main, trains=False)
+    cli.run(main)

@@ -1,4 +1,4 @@
-"""Freed buffers are kept: counted in page faults."""
+"""What malloc does with freed buffers, counted in page faults; huge pages."""
 
 import os
 import platform
@@ -14,13 +14,13 @@ import resource, sys, threading
 import numpy as np
 from genenv_jax.run import allocator
 
-if sys.argv[1] != "none":
-    assert allocator.keep_freed_buffers(large=sys.argv[1] == "all")
+if sys.argv[1] == "set":
+    assert allocator.keep_freed_buffers()
 
 
-def work():
+def work(bytes):
     for _ in range(20):
-        np.ones(2**23)  # 64 MiB
+        np.ones(bytes // 8)
 
 
 def resident():
@@ -28,35 +28,53 @@ def resident():
 
 
 first = resident()
-work()
-after = resident()
+work(2**26)
+left = resident() - first
+work(2**24)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-thread = threading.Thread(target=work)
+thread = threading.Thread(target=work, args=(2**24,))
 thread.start()
 thread.join()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, after - first)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, left)
 """
+_AGAIN = """
+import os, sys
+from genenv_jax.run import allocator
+
+allocator.use_huge_pages()
+print(os.environ["GLIBC_TUNABLES"], sys.argv[1:])
+"""
+_on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are glibc's")
 
 
-def pages(choice):
-    """Pages faulted in after the first buffers, and pages that these leave behind when they are freed."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    command = [sys.executable, "-c", _FAULTS, choice]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return tuple(map(int, done.stdout.split()))
+def printed(program, *arguments, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    environment["NUMPY_MADVISE_HUGEPAGE"] = "0"
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(
+        command, env=environment | variables, capture_output=True, text=True, check=True
+    ).stdout
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
-def test_buffers_are_faulted_in_once():
+@_on_glibc
+def test_buffers_are_faulted_in_once_and_large_ones_returned():
     """Also those that another thread allocates, as JAX's do."""
-    buffer = 2**26 // os.sysconf("SC_PAGE_SIZE")
-    faults, left = pages("all")
-    assert faults < buffer and left > buffer / 2  # not even one of twenty anew
-    assert pages("small")[1] < buffer / 2
+    page = os.sysconf("SC_PAGE_SIZE")
+    faults, left = map(int, printed(_FAULTS, "set").split())
+    assert faults < 2**24 / page < int(printed(_FAULTS, "not").split()[0])  # not even one of twenty anew
+    assert left < 2**25 / page
+
+
+@_on_glibc
+def test_a_command_starts_again_with_huge_pages():
+    assert printed(_AGAIN, "a b", "c") == "glibc.malloc.hugetlb=1 ['a b', 'c']\n"
+    given = "glibc.malloc.check=0"
+    assert printed(_AGAIN, GLIBC_TUNABLES=given) == f"{given}:glibc.malloc.hugetlb=1 []\n"
+    assert printed(_AGAIN, GLIBC_TUNABLES="glibc.malloc.hugetlb=0") == "glibc.malloc.hugetlb=0 []\n"
 
 
 def test_the_environment_has_the_last_word(monkeypatch):
-    monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
     assert not allocator.keep_freed_buffers()
 
 
