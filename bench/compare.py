@@ -10,7 +10,8 @@ its held-out tasks, in the model's chat template.  Completions to score and trai
 "narrow" among --engines is ours with bfloat16 operands (`model.matmul_dtype`), "torch16" torch in bfloat16.
 
 Each engine is a process of its own.  All are pinned to the same core with one thread each and take
-turns: A B C A B C.  The tables show medians of their CPU seconds after a warm-up.  First their
+turns: A B C A B C.  The tables show medians of their CPU seconds after a warm-up, and the peak of each
+process's memory meanwhile.  First their
 log-probs of a common batch are compared; a difference beyond 1e-4 ends the script with an error.
 The first GRPO step's loss and gradient norm are compared likewise.  The floor is the FLOPs that the
 work needs (`bench/floors.py`) at the rate of the fastest matrix product that XLA or torch did on that
@@ -62,10 +63,12 @@ class Timing:
     """Repetitions of one work by one engine.
 
     cpu: seconds of each.
+    peak: bytes of the process, at most.
     first, last: what the warm-up and the last repetition gave (tokens, or the step's metrics).
     """
 
     cpu: list[float]
+    peak: int
     first: Any
     last: Any
 
@@ -216,7 +219,9 @@ def measure(
             kind = "bfloat16" if k in _NARROW else "float32"
             rates[kind] = max(*done, rates.get(kind, 0.0))
     timings = {
-        label: Timing([a["cpu"] for a in runs], firsts[label], runs[-1]["value"])
+        label: Timing(
+            [a["cpu"] for a in runs], max(a["peak"] for a in runs), firsts[label], runs[-1]["value"]
+        )
         for label, runs in answers.items()
     }
     if name == "grpo":
@@ -267,7 +272,7 @@ def _print_works(measured: Mapping[str, Measured]) -> None:
     )
     kinds = sorted(next(iter(measured.values())).floors, reverse=True)  # float32 first
     floors = [(own, kind) for own in ours for kind in kinds if own == "narrow" or kind == "float32"]
-    columns = ["work"] + [f"{LABELS[k]}, s" for k in (*theirs, *ours)]
+    columns = ["work"] + [f"{LABELS[k]}, {unit}" for unit in ("s", "GiB") for k in (*theirs, *ours)]
     columns += [f"{LABELS[k]} / {own}" for k in theirs for own in ours]
     columns += [f"{kind} floor, s" for kind in kinds]
     columns += [f"{own} / {kind} floor" for own, kind in floors]
@@ -276,6 +281,7 @@ def _print_works(measured: Mapping[str, Measured]) -> None:
         timings = each.timings
         cells = [_describe(name, each.work)]
         cells += [str(timings[k]) for k in (*theirs, *ours)]
+        cells += [f"{timings[k].peak / 2**30:.1f}" for k in (*theirs, *ours)]
         cells += [f"{timings[k].median / timings[own].median:.2f}" for k in theirs for own in ours]
         cells += [f"{each.floors[kind]:.3g}" for kind in kinds]
         cells += [f"{timings[own].median / each.floors[kind]:.2f}" for own, kind in floors]

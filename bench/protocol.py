@@ -4,7 +4,7 @@ A worker answers four requests, one at a time:
 
     {"do": "describe"}                        its name and versions
     {"do": "prepare", "work": {...}}          makes a work's inputs and compiles, running it twice
-    {"do": "run", "work": {...}}              runs it again: CPU and wall-clock seconds, and what it gave
+    {"do": "run", "work": {...}}              runs it again: seconds, peak memory, and what it gave
     {"do": "<method>", ...}                   any other method of the engine that takes and returns JSON
 
 so that a parent can alternate between engines while each stays warm.
@@ -70,7 +70,7 @@ class Worker:
         return self.ask("prepare", work=dataclasses.asdict(work))
 
     def run(self, work: Work) -> dict[str, Any]:
-        """One timed run of a prepared work: {"cpu": s, "wall": s, "value": ...}."""
+        """One timed run of a prepared work: {"cpu": s, "wall": s, "peak": bytes, "value": ...}."""
         return self.ask("run", work=dataclasses.asdict(work))
 
     def close(self) -> None:
@@ -88,16 +88,21 @@ class Worker:
 
 
 def timed(function: Callable[[], Any]) -> dict[str, Any]:
-    """CPU seconds of the whole process, all its threads, and wall-clock seconds of a call.
+    """CPU seconds of the whole process, all its threads, wall-clock seconds, and peak memory of a call.
 
     What a call leaves running counts in its CPU seconds: results can be there while a thread still works.
+    The peak is that of the process, with its model, in bytes.
     """
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
     cpu, wall = time.process_time(), time.perf_counter()
     value = function()
     wall = time.perf_counter() - wall
     while _others_run():
         time.sleep(0.001)
-    return {"cpu": time.process_time() - cpu, "wall": wall, "value": value}
+    cpu = time.process_time() - cpu
+    status = pathlib.Path("/proc/self/status").read_text()
+    peak = 1024 * int(status.split("VmHWM:")[1].split()[0])
+    return {"cpu": cpu, "wall": wall, "peak": peak, "value": value}
 
 
 def _others_run() -> bool:

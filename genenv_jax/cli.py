@@ -271,8 +271,11 @@ def run(main: Callable[[], Any]) -> None:
             logging.set_verbosity(logging.WARNING)
         # Imported here because it imports JAX, so that a wrong flag is reported at once.
         from genenv_jax.parallel import joining, processes
+        from genenv_jax.parallel.mesh import assume_devices
 
         given = flags.FLAGS
+        if "device_memory" in given and given.device_memory:
+            assume_devices(given.config.mesh)
         if "num_processes" in given:
             with one_line_errors():
                 joining.initialize(

@@ -78,6 +78,12 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, module, arguments, mess
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+def test_a_dry_run_for_another_machine_has_its_devices():
+    done = command("main", QUICK, "--dry_run", "--device_memory=24", "--config.mesh.fsdp=4")
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 × cpu; mesh data 1, fsdp 4, tensor 1" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

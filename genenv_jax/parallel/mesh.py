@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 from jax.sharding import AxisType, Mesh
@@ -27,6 +27,16 @@ class MeshConfig(Settings):
     data: int = 1
     fsdp: int = -1
     tensor: int = 1
+
+
+def assume_devices(mesh: Mapping[str, int]) -> None:
+    """Gives JAX, before it starts, another machine's devices: as many CPU devices as a mesh needs.
+
+    mesh: sizes by axis; one of -1 counts as 1.
+    """
+    jax.config.update("jax_platforms", "cpu")
+    if (needed := math.prod(max(1, mesh[axis]) for axis in AXES)) > 1:
+        jax.config.update("jax_num_cpu_devices", needed)
 
 
 def make_mesh(
@@ -67,7 +77,7 @@ def make_mesh(
     elif known != len(devices):
         raise ValueError(
             f"mesh ({text}) needs {known} devices, but there are {len(devices)}; set one axis to "
-            "-1 to infer it"
+            "-1 to infer it; --dry_run --device_memory=GIB is about another machine"
         )
     return jax.make_mesh(
         tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices
