@@ -260,9 +260,6 @@ def run(main: Callable[[], Any]) -> None:
     if allocator.arrays_in_host_memory():
         allocator.use_huge_pages()
         allocator.keep_freed_buffers()
-    # Read when transformers is imported later; otherwise it would advise installing PyTorch.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-
     signals.resumes.set(True)
     logging.get_absl_handler().setFormatter(_Formatter())
 
