@@ -477,13 +477,22 @@ def _ids(config: Mapping[str, Any], name: str) -> tuple[int, ...]:
 
 
 def _load_tokenizer(path: pathlib.Path) -> Any:
+    if not (path / "tokenizer.json").is_file():
+        raise FileNotFoundError(f"{path} holds no tokenizer.json; expected a fast tokenizer")
+    files = tokenizer_files(path)
+    for file in files:
+        refuse_pointer(file)
+    return _read_tokenizer(
+        path, tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _read_tokenizer(path: pathlib.Path, state: tuple[Any, ...]) -> Any:
+    """state: of its files, so that other ones are read again."""
     # Imported here: transformers takes seconds to import, and reading a configuration does not need it.
     from transformers import PreTrainedTokenizerFast
 
-    if not (path / "tokenizer.json").is_file():
-        raise FileNotFoundError(f"{path} holds no tokenizer.json; expected a fast tokenizer")
-    for file in tokenizer_files(path):
-        refuse_pointer(file)
     try:
         # Not AutoTokenizer: for some families it overrides the splitting rules of tokenizer.json.
         tokenizer = PreTrainedTokenizerFast.from_pretrained(path)
