@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ml_collections import ConfigDict
 
-# Read when transformers is imported; otherwise it would advise installing PyTorch.
-os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-
 
 def train(config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
     """Trains both players, or continues the run that `workdir` holds, as `genenv train` does.
