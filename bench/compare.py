@@ -11,8 +11,8 @@ its held-out tasks, in the model's chat template.  Completions to score and trai
 
 Each engine is a process of its own.  All are pinned to the same core with one thread each and take
 turns: A B C A B C.  The tables show medians of their CPU seconds after a warm-up, and the peak of each
-process's memory meanwhile.  First their
-log-probs of a common batch are compared; a difference beyond 1e-4 ends the script with an error.
+process's memory meanwhile.  First their log-probs of a common batch are compared; a difference beyond
+1e-4 ends the script with an error.
 The first GRPO step's loss and gradient norm are compared likewise.  The floor is the FLOPs that the
 work needs (`bench/floors.py`) at the rate of the fastest matrix product that XLA or torch did on that
 core in the same minutes, of float32 and of bfloat16 operands.

@@ -272,7 +272,8 @@ def run(main: Callable[[], Any]) -> None:
 
         given = flags.FLAGS
         if "device_memory" in given and given.device_memory:
-            assume_devices(given.config.mesh)
+            with one_line_errors():
+                assume_devices(given.config.mesh)
         if "num_processes" in given:
             with one_line_errors():
                 joining.initialize(

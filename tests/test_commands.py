@@ -42,6 +42,7 @@ from tests.runs import lines
                 "there is no group 'arms'",
                 "--device_memory=24": "--device_memory=24: expected .* --dry_run",
                 "--dry_run --device_memory=nan": "--device_memory=nan: expected a device's GiB",
+                "--dry_run --device_memory=9 --config.mesh.data=9999": "mesh: 9,999 devices, .* 1,024",
                 "--dry_run --device_memory=0.001": "too large: a device has 1.0 MiB; use more devices",
                 "extra": "unexpected argument 'extra'",
                 "--config.model.path=/no/model --config.model.make.vocab_size=0": "/no/model",

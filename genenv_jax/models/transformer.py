@@ -256,6 +256,29 @@ class DecoderLayer(nn.Module):
         return outputs, segments
 
 
+@functools.cache
+def _stacked(num_layers: int, remat: str, unrolled: bool) -> type[nn.Module]:
+    """The module of all layers.
+
+    Flax edits `DecoderLayer` while it makes this class, which must not happen while threads trace programs.
+    So it is made once, when a model's shapes are read.
+    """
+    layer = DecoderLayer
+    if remat != "none":
+        layer = nn.remat(layer, prevent_cse=False, policy=REMAT_POLICIES[remat])
+    # The cache is a scanned input and a scanned output, never the carry: on TPUs a carried cache
+    # is copied once more.
+    return nn.scan(
+        layer,
+        variable_axes={"params": 0},
+        split_rngs={"params": True},
+        in_axes=(0, 0, nn.broadcast, nn.broadcast),
+        length=num_layers,
+        unroll=num_layers if unrolled else 1,
+        metadata_params={nn.PARTITION_NAME: "layers"},
+    )
+
+
 class Transformer(nn.Module):
     """Decoder-only language model.
 
@@ -273,22 +296,10 @@ class Transformer(nn.Module):
             nn.with_logical_partitioning(nn.initializers.normal(0.02), ("vocab", "embed")),
             (c.vocab_size, c.hidden_size),
         )
-        layer = DecoderLayer
-        if c.remat != "none":
-            layer = nn.remat(layer, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
-        # The cache is a scanned input and a scanned output, never the carry: on TPUs a carried cache
-        # is copied once more.  With remat the layers stay in a loop: unrolled, XLA recomputes all of them
-        # before it needs the first, which takes thrice the memory.
+        # With remat the layers stay in a loop: unrolled, XLA recomputes all of them before it needs the
+        # first, which takes thrice the memory.
         unrolled = c.unroll_layers and c.remat == "none"
-        self.layers = nn.scan(
-            layer,
-            variable_axes={"params": 0},
-            split_rngs={"params": True},
-            in_axes=(0, 0, nn.broadcast, nn.broadcast),
-            length=c.num_layers,
-            unroll=c.num_layers if unrolled else 1,
-            metadata_params={nn.PARTITION_NAME: "layers"},
-        )(c)
+        self.layers = _stacked(c.num_layers, c.remat, unrolled)(c)
         self.norm = RMSNorm(c.norm_eps, offset=c.norm_offset)
         if not c.tie_embeddings:
             self.lm_head = Projection((c.hidden_size,), (c.vocab_size,), ("embed", "vocab"))

@@ -12,6 +12,7 @@ from jax.sharding import AxisType, Mesh
 from genenv_jax.settings import Settings
 
 AXES = ("data", "fsdp", "tensor")
+_MOST_ASSUMED = 1_024  # each takes host memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +34,13 @@ def assume_devices(mesh: Mapping[str, int]) -> None:
     """Gives JAX, before it starts, another machine's devices: as many CPU devices as a mesh needs.
 
     mesh: sizes by axis; one of -1 counts as 1.
+    Raises ValueError for a mesh of more than 1,024 devices.
     """
+    needed = math.prod(max(1, mesh[axis]) for axis in AXES)
+    if needed > _MOST_ASSUMED:
+        raise ValueError(f"config.mesh: {needed:,} devices, expected at most {_MOST_ASSUMED:,} in a dry run")
     jax.config.update("jax_platforms", "cpu")
-    if (needed := math.prod(max(1, mesh[axis]) for axis in AXES)) > 1:
+    if needed > 1:
         jax.config.update("jax_num_cpu_devices", needed)
 
 

@@ -28,8 +28,12 @@ def use_huge_pages() -> None:
     """Starts this command again with huge pages for malloc, unless GLIBC_TUNABLES says whether to use them.
 
     glibc reads the variable only when a process starts.  Large buffers, which are mapped anew at every step,
-    then cost a page fault every 2 MiB.  Does nothing with another C library or one before glibc 2.35.
+    then cost a page fault every 2 MiB.  Does nothing with another C library or one before glibc 2.35, or in a
+    process that Python did not start for a command of this package but that calls one.
     """
+    program = next((argument for argument in sys.orig_argv[1:] if not argument.startswith("-")), "")
+    if os.path.basename(program).partition(".")[0] not in ("genenv", "genenv_jax"):
+        return
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     name, version = platform.libc_ver()
     if _HUGE_PAGES in tunables or name != "glibc" or tuple(map(int, version.split("."))) < (2, 35):

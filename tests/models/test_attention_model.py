@@ -12,6 +12,7 @@ from genenv_jax.models import attention
 from genenv_jax.models.attention_cudnn import cudnn_attention
 from genenv_jax.models.config import TransformerConfig, Window
 from genenv_jax.models.scoring import completion_logprobs
+from genenv_jax.models.transformer import DecoderLayer
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from tests.sampling.small_model import make_batch, make_params
@@ -85,3 +86,10 @@ def test_windows_in_the_splash_kernel(params, plain):
     close = functools.partial(np.testing.assert_allclose, atol=1e-5)
     jax.tree.map(close, scores_and_gradients(params, dataclasses.replace(config, attention="splash")), want)
     assert float(jnp.abs(want[0][0] - plain[0][0]).max()) > 1e-2
+
+
+def test_programs_are_traced_without_making_classes(params):
+    """Flax edits a class's bases while it makes one, under the threads that trace other programs."""
+    made = DecoderLayer.__subclasses__()
+    completion_logprobs(params, batch(), dataclasses.replace(CONFIG, rope_theta=5e3))
+    assert DecoderLayer.__subclasses__() == made
