@@ -61,7 +61,7 @@ _FUNCTION, _PARAMETER = (
 )
 # A name and its arguments: f{"x": 1}, f[ARGS]{"x": 1}, f<｜tool▁sep｜>{"x": 1}, "function" and a code fence.
 _NAMED = re.compile(
-    r"\s*+(?:function<｜tool▁sep｜>)?+([\w.\-]++)\s*+(?:(?:\[ARGS\]|<｜tool▁sep｜>)\s*+)?(?:```json\s*+)?(?=\{)"
+    r"\s*+(?>(?:function<｜tool▁sep｜>)?)([\w.\-]++)\s*+(?:(?:\[ARGS\]|<｜tool▁sep｜>)\s*+)?(?:```json\s*+)?(?=\{)"
 )
 _JSON = re.compile(r"[\s`]*+(?:\{|\[\s*+\{)")
 # Text that starts so has no tags around its calls: any tags are in strings.
@@ -241,7 +241,7 @@ def _fences(text: str) -> list[tuple[str, str]]:
 
 
 # An unclosed string runs to the end of the text: retrying at each of its quotes would take quadratic time.
-_STRING = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
+_STRING = r'"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)'
 _STRUCTURE = re.compile(_STRING + r"|[\[{]|[\]}]", re.DOTALL)
 
 

@@ -23,7 +23,9 @@ _MOST_BRACKETS = 2  # too few or too many at the end; a text that lacks more was
 _CLOSING = {"[": "]", "{": "}"}
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 # An unclosed string runs to the end of the text, so that no part is read twice.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)' + r"|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|\w+|\s+|.", re.DOTALL)
+_TOKEN = re.compile(
+    r'"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)' + r"|'(?>(?:[^'\\]++|\\.)*)(?:'|\\?\Z)|\w+|\s+|.", re.DOTALL
+)
 
 
 def parse_lenient(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:

@@ -14,7 +14,7 @@ _ENDS = re.compile(rf"</{_NAMES}>", re.IGNORECASE)
 # A closing tag, or a string that may hold one.  No string starts at an escaped quote: that would take
 # quadratic time.
 _ENDS_OR_STRING = re.compile(
-    rf"""({_ENDS.pattern})|(?<![\w\\])(["'])(?:(?!\2)[^\\\n]|\\.)*+\2""", re.IGNORECASE
+    rf"""({_ENDS.pattern})|(?<![\w\\])(["'])(?>(?:(?!\2)[^\\\n]|\\.)*)\2""", re.IGNORECASE
 )
 
 

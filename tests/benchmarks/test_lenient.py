@@ -1,9 +1,12 @@
 """A simulator's tools and reference calls: repaired if they have one meaning, else rejected."""
 
 import json
+import pathlib
+import re
 
 import pytest
 
+import genenv_jax
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import Rejection
@@ -209,3 +212,10 @@ def test_hostile_text_is_read_in_linear_time(bounded, text):
     assert isinstance(value, list | Rejection) and is_same(text) is False
     if len(text) < 10:
         assert value.reason == base.NOT_TEXT
+
+
+def test_no_pattern_repeats_a_group_possessively():
+    """CPython before 3.11.5 ends such a repetition early (gh-106052); an atomic group `(?>(?:...)*)` is right."""
+    possessive = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+[^ ]")
+    files = pathlib.Path(genenv_jax.__file__).parent.rglob("*.py")
+    assert not [str(file) for file in files if possessive.search(file.read_text(encoding="utf-8"))]

@@ -24,16 +24,16 @@ _INTEGER = re.compile(r"-?\d+\n?")
 _LONG = re.compile(r"-?\d+[lL]\n?")
 _FLOAT = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[fF]\n?")
 _DOUBLE = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\n?")
-_LIST_OF = re.compile(r"new\s+ArrayList<\w*>\(Arrays\.asList\((.(?:[^)\n]++|\)(?!\)))*+)\)\)")
+_LIST_OF = re.compile(r"new\s+ArrayList<\w*>\(Arrays\.asList\((.(?>(?:[^)\n]++|\)(?!\)))*))\)\)")
 _LIST_NEW = re.compile(r"new\s+ArrayList<\w*>\(\)")
 # The first character of a block may also be white space.
-_LIST_BLOCK = re.compile(_LIST_NEW.pattern + r"\s*\{\{((?:\s*+.|\s)(?:[^}]++|\}(?!\}))*+)\}\}", re.DOTALL)
+_LIST_BLOCK = re.compile(_LIST_NEW.pattern + r"\s*\{\{((?:\s*+.|\s)(?>(?:[^}]++|\}(?!\}))*))\}\}", re.DOTALL)
 _ADD = re.compile(r"add\((.[^)\n]*)\)")
 _ARRAY = re.compile(r"new\s+\w+\[\]\s*\{([^}\n]*)\}")
 _MAP = re.compile(r"new\s+HashMap<")
 _MAP_BLOCK = re.compile(r">\s*\(\)\s*\{([^}]*)\}")
 _MAP_EMPTY = re.compile(r"new\s+HashMap<.*?>\s*\(\)")  # no entries; the type must be on one line
-_PUT = re.compile(r'put\("((?:[^"\n]++|"(?!,))*+)",\s*+([^)\n]*)\)')
+_PUT = re.compile(r'put\("((?>(?:[^"\n]++|"(?!,))*))",\s*+([^)\n]*)\)')
 
 
 def convert(text: str, declared: str, nested: str | None = None) -> Any:

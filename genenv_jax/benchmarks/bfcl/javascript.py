@@ -21,7 +21,7 @@ _BIGINT = re.compile(r"-?\d+n")
 _ARRAY = re.compile(r"\[([^\]\n]*)\]|new\s+Array\(([^)\n]*)\)")
 # `[[...], [...]]`: each row ends at a "]" on the same line, followed by another row or the end.
 _ROWS = "|".join(
-    rf"{opening}\s*\[(?:[^\]\n]*+\](?!\s*{closing})(?:\s*,\s*\[)?)*+[^\]\n]*+\]\s*{closing}"
+    rf"{opening}\s*\[(?>(?:[^\]\n]*+\](?!\s*{closing})(?:\s*,\s*\[)?)*)[^\]\n]*+\]\s*{closing}"
     for opening, closing in ((r"\[", r"\]"), (r"new\s+Array\(", r"\)"))
 )
 _ROWS = re.compile(_ROWS)
