@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.parallel.rules import param_shapes
+from genenv_jax.sampling import cache as caches
 
 
 def _sizes(config: TransformerConfig) -> tuple[int, int]:
@@ -97,10 +98,12 @@ def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh
         if not program.steps:
             return gathered + own_head
         kv_parts = rows * math.gcd(tensor, config.num_kv_heads)
-        token = 2 * width * config.num_layers * config.num_kv_heads * config.head_dim
-        cache = (
-            program.prompts * token * (work.prompt + (work.lanes or work.group) * work.completion) / kv_parts
+        token = 2 * width * config.num_kv_heads * config.head_dim  # in one layer
+        prompt, completion = (
+            sum(caches.columns(config, local, length) for local in config.local_layers)
+            for length in (work.prompt, work.completion)
         )
+        cache = program.prompts * token * (prompt + (work.lanes or work.group) * completion) / kv_parts
         return program.steps * (gathered / mesh.shape["fsdp"] + own_head + cache)
     if program.phase == "score":
         return gathered + own_head

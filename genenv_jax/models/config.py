@@ -114,6 +114,21 @@ class TransformerConfig:
         return self.matmul_dtype or self.dtype
 
     @property
+    def local_layers(self) -> tuple[bool, ...]:
+        """For each layer, whether it has a sliding window."""
+        return self.window.layers if self.window else (False,) * self.num_layers
+
+    @property
+    def layer_kinds(self) -> tuple[bool, ...]:
+        """The different values of `local_layers`, False first."""
+        return tuple(sorted(set(self.local_layers)))
+
+    @property
+    def index_in_kind(self) -> tuple[int, ...]:
+        """Each layer's index among the layers of its kind."""
+        return tuple(self.local_layers[:i].count(local) for i, local in enumerate(self.local_layers))
+
+    @property
     def base(self) -> TransformerConfig:
         """The same decoder without adapters."""
         return dataclasses.replace(self, lora=None)

@@ -8,14 +8,15 @@ computed once, however many continuations it has, both in sampling and in traini
     both, per layer     prompts (b, 1, p) and completions (b, g, c)    -> hidden     (b, g, c, d)
     decoding step       tokens (b, g, 1), context = (prompt, generated)
 
-Rows are right-padded and causal, so within a pass no real token attends to padding.  A context segment
-carries a mask computed from lengths, never from the pad token's id.
+Rows are right-padded and causal, so within a pass no real token attends to padding.  The places of a
+context segment's keys are computed from lengths, never from the pad token's id.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -43,7 +44,7 @@ class KVSegment(NamedTuple):
 
 
 def keys_at(positions: Array, end: Array) -> Array:
-    """`places` of a context segment (see `Transformer`): positions before `end`, and -1 elsewhere."""
+    """Places of a context segment's keys (see `Transformer`): positions before `end`, and -1 elsewhere."""
     return jnp.where(positions < end, positions, -1)
 
 
@@ -131,7 +132,7 @@ class Projection(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention of the new tokens to themselves (causal) and to the context segments."""
+    """The projections around `attend`, which maps queries, keys and values to (b, g, t, n, h)."""
 
     config: TransformerConfig
 
@@ -140,9 +141,8 @@ class Attention(nn.Module):
         self,
         x: Array,
         rope: tuple[Array, Array],
-        context: tuple[KVSegment | CacheSegment, ...],
-        masks: tuple[Array, ...],
-        window: SlidingWindow | None = None,
+        attend: Callable[[Array, Array, Array], Array],
+        decoding: bool,
     ) -> tuple[Array, KVSegment]:
         c = self.config
         model = (c.hidden_size,)
@@ -163,14 +163,7 @@ class Attention(nn.Module):
         if c.query_scalar not in (None, c.head_dim):
             q = q * (c.head_dim / c.query_scalar) ** 0.5  # the kernels divide by √h
         q, k = apply_rope(q, rope), apply_rope(k, rope)
-        past = list(zip(context, masks, strict=True))
-        decoding = past and isinstance(context[0], CacheSegment)
-        if decoding:
-            out = decode_attention(q, k, v, past)
-        else:
-            past = [(kv.k, kv.v, mask) for kv, mask in past]
-            own = repeat_heads((k, v), past[0][0].shape[-2]) if past else (k, v)
-            out = causal_attention(q, *own, past, c.attention, window)
+        out = attend(q, k, v)
         out = constrain(out, "projection_batch", "heads", "head_dim")
         o_axes = ("heads", "head_dim", "embed")
         out = project(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
@@ -215,6 +208,21 @@ REMAT_POLICIES = {
 }
 
 
+class Shared(NamedTuple):
+    """What all layers are given, with an entry for each stream (see `DecoderLayer`).
+
+    ropes: rotary tables; with sliding windows a pair, of layers without and with one.
+    positions: (b, g, t) int32.
+    places: for each context segment as in `Transformer.__call__`.
+    apart: a context in which each kind of layer has segments of its own, stacked over its layers.
+    """
+
+    ropes: tuple
+    positions: tuple[Array, ...]
+    places: tuple
+    apart: tuple = ()
+
+
 class DecoderLayer(nn.Module):
     """One pre-norm block; `post_norms` adds norms after attention and MLP.
 
@@ -222,16 +230,15 @@ class DecoderLayer(nn.Module):
 
     The carry is a tuple of streams, each a (b, g or 1, t, d) run of tokens.  A stream attends to the
     context and to the streams before it.  With two streams in one layer, sharded weights are gathered
-    once and get one gradient.  `local` says whether the layer has a sliding window; None: no layer has.
-    If some have, `ropes` is a pair, for layers without and with a window, and `masks` holds the places
-    of the keys and the masks of layers with one.
+    once and get one gradient.  `kind` says whether the layer has a sliding window, and its index among the
+    layers that agree in this; None: no layer has one.
     """
 
     config: TransformerConfig
 
     @nn.compact
-    def __call__(self, streams, context, local, ropes, masks):
-        c, windows = self.config, (None,) * len(streams)
+    def __call__(self, streams, context, kind, shared):
+        c = self.config
         norm = functools.partial(RMSNorm, c.norm_eps, offset=c.norm_offset)
         before_mlp, after = "mlp_norm", (lambda x: x,) * 2
         if c.post_norms:
@@ -239,21 +246,56 @@ class DecoderLayer(nn.Module):
             after = norm(name="attention_post_norm"), norm(name="mlp_post_norm")
         norms = norm(name="attention_norm"), norm(name=before_mlp)
         attention, mlp = Attention(c, name="attention"), MLP(c, name="mlp")
-        if local is not None:
-            choose = functools.partial(jax.tree.map, lambda x, y: jnp.where(local, y, x))
-            places, near = masks
-            ropes, masks = choose(*ropes), choose(jax.tree.map(lambda at: at >= 0, places), near)
-            windows = [SlidingWindow(local, c.window.size, of) for of in places]
+        ropes, local = shared.ropes, None
+        if kind is not None:
+            local, index = kind
+            ropes = jax.tree.map(lambda x, y: jnp.where(local, y, x), *ropes)
         outputs, segments = (), ()
-        for x, rope, mask, window in zip(streams, ropes, masks, windows, strict=True):
+        for x, rope, at, places in zip(streams, ropes, shared.positions, shared.places, strict=True):
             x = checkpoint_name(x, "layer_input")
-            y, segment = attention(norms[0](x), rope, (*context, *segments), mask, window)
+            past, decoding = (*context, *segments), _is_cache(context)
+            attend = functools.partial(_attend, c, local, at, places, past)
+            if shared.apart:
+                decoding = _is_cache(shared.apart[0])
+                attend = functools.partial(_attend_apart, c, local, index, at, places, shared.apart)
+            y, segment = attention(norms[0](x), rope, attend, decoding)
             x = x + after[0](y)
             x = constrain(x, "batch", "activation_embed", length="residual_length")
             x = x + after[1](mlp(norms[1](x)))
             x = constrain(x, "batch", "activation_embed", length="residual_length")
             outputs, segments = (*outputs, x), (*segments, segment)
         return outputs, segments
+
+
+def _is_cache(segments: Sequence[KVSegment | CacheSegment]) -> bool:
+    return bool(segments) and isinstance(segments[0], CacheSegment)
+
+
+def _attend(c: TransformerConfig, local, at, places, past, q: Array, k: Array, v: Array) -> Array:
+    """Attention of new tokens at positions `at` to `past`, whose keys are at `places`, and to themselves.
+
+    local: as in `SlidingWindow`; None: no window.
+    """
+    masks, window = [place >= 0 for place in places], None
+    if local is not None:
+        window = SlidingWindow(local, c.window.size, tuple(places))
+        reach = jnp.where(local, c.window.size, jnp.iinfo(jnp.int32).max)
+        masks = [mask & (at[..., None] - place < reach) for mask, place in zip(masks, places, strict=True)]
+    if _is_cache(past):
+        return decode_attention(q, k, v, list(zip(past, masks, strict=True)))
+    own = repeat_heads((k, v), past[0].k.shape[-2]) if past else (k, v)
+    past = [(kv.k, kv.v, mask) for kv, mask in zip(past, masks, strict=True)]
+    return causal_attention(q, *own, past, c.attention, window)
+
+
+def _attend_apart(c: TransformerConfig, local, index, at, places, apart, *qkv: Array) -> Array:
+    """The same where each kind of layer has segments of its own, of which the layer's are at `index`."""
+
+    def attend(kind: int) -> Array:
+        past = [jax.tree.map(lambda x: x[index], segments[kind]) for segments in apart]
+        return _attend(c, bool(kind) or None, at, [of[kind] for of in places], past, *qkv)
+
+    return jax.lax.cond(local, lambda: attend(1), lambda: attend(0))
 
 
 @functools.cache
@@ -272,7 +314,7 @@ def _stacked(num_layers: int, remat: str, unrolled: bool) -> type[nn.Module]:
         layer,
         variable_axes={"params": 0},
         split_rngs={"params": True},
-        in_axes=(0, 0, nn.broadcast, nn.broadcast),
+        in_axes=(0, 0, nn.broadcast),
         length=num_layers,
         unroll=num_layers if unrolled else 1,
         metadata_params={nn.PARTITION_NAME: "layers"},
@@ -308,18 +350,20 @@ class Transformer(nn.Module):
         self,
         tokens: Array,
         positions: Array,
-        context: tuple[KVSegment | CacheSegment, ...] = (),
-        places: tuple[Array, ...] = (),
+        context: tuple[tuple[KVSegment | CacheSegment, ...], ...] = (),
+        places: tuple[tuple[Array, ...], ...] = (),
     ) -> tuple[Array, KVSegment]:
         """Runs the decoder over new tokens.
 
         Args:
           tokens: (b, g, t) int32, right-padded.
           positions: (b, g, t) int32, each token's place in its own sequence.
-          context: KV segments of earlier tokens; group axis g, or 1 if the group shares it.
-            If t = 1 they may be caches (see `models.attention_decode`).
+          context: earlier tokens, each a tuple with a KV segment for each of `config.layer_kinds`, stacked
+            over its layers; group axis g, or 1 if the group shares it.  If t = 1 they may be caches (see
+            `models.attention_decode`).
           places: for each context segment, the position of each key, int32 broadcastable to (b, g, t, s);
-            negative where there is none.  All lie before the new tokens.
+            negative where there is none.  All lie before the new tokens.  Those of layers with a sliding
+            window may leave out what the window hides.
         Returns:
           hidden states (b, g, t, d) after the final norm, and the KV segment of these tokens.
         """
@@ -353,27 +397,29 @@ class Transformer(nn.Module):
 
     def _run(self, streams, context, places):
         """Hidden states and KV segments of each stream of (tokens, positions)."""
+        c = self.config
         x = tuple(self.embed(tokens) for tokens, _ in streams)
-        positions = tuple(positions for _, positions in streams)
-        local = None if self.config.window is None else jnp.array(self.config.window.layers)
-        x, segments = self.layers(x, context, local, *self._sees(positions, places))
+        shared = Shared(*self._at(tuple(at for _, at in streams)), places)
+        if context and len(c.layer_kinds) == 1:
+            context = tuple(segment for (segment,) in context)
+            shared = shared._replace(places=tuple(tuple(place for (place,) in of) for of in places))
+        elif context:
+            context, shared = (), shared._replace(apart=context)
+        kind = None
+        if c.window is not None:
+            kind = jnp.array(c.local_layers), jnp.array(c.index_in_kind, jnp.int32)
+        x, segments = self.layers(x, context, kind, shared)
         return tuple(self.norm(h) for h in x), segments
 
-    def _sees(self, positions, places):
-        """Rotary tables and masks of each stream; with sliding windows two of each, see `DecoderLayer`."""
+    def _at(self, positions):
+        """`Shared.ropes` and `Shared.positions`."""
         c = self.config
 
         def rotate(theta, scaling):
             return tuple(rope_tables(of, c.head_dim, theta, scaling) for of in positions)
 
         ropes = rotate(c.rope_theta, c.rope_scaling)
-        if c.window is None:
-            return ropes, tuple(tuple(place >= 0 for place in of) for of in places)
-        near = tuple(
-            tuple((place >= 0) & (at[..., None] - place < c.window.size) for place in of)
-            for at, of in zip(positions, places, strict=True)
-        )
-        return (ropes, rotate(c.window.rope_theta, None)), (places, near)
+        return (ropes if c.window is None else (ropes, rotate(c.window.rope_theta, None))), positions
 
     def decode_unrolled(
         self,
@@ -381,7 +427,7 @@ class Transformer(nn.Module):
         tokens: Array,
         positions: Array,
         context: tuple[tuple[CacheSegment, ...], ...],
-        places: tuple[Array, ...],
+        places: tuple[tuple[Array, ...], ...],
     ) -> tuple[Array, tuple[KVSegment, ...]]:
         """A decoding step with separate parameters and caches for each layer.
 
@@ -395,13 +441,16 @@ class Transformer(nn.Module):
           hidden states (b, g, 1, d) after the final norm, and each layer's new KV segment.
         """
         c = self.config
-        ropes, masks = self._sees((positions,), (places,))
-        x, segments = (self.embed(tokens),), []
+        at, x, segments = self._at((positions,)), (self.embed(tokens),), []
         for i, params in enumerate(layers):
-            local = None if c.window is None else c.window.layers[i]
-            caches = tuple(cache[i] for cache in context)
+            local = c.local_layers[i]
+            seen = tuple(of[c.layer_kinds.index(local)] for of in places)
             x, (segment,) = DecoderLayer(c, parent=None).apply(
-                {"params": params}, x, caches, local, ropes, masks
+                {"params": params},
+                x,
+                tuple(cache[i] for cache in context),
+                None if c.window is None else (local, None),
+                Shared(*at, (seen,)),
             )
             segments.append(segment)
         return self.norm(x[0]), tuple(segments)

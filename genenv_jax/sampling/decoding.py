@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import KVSegment, Transformer, keys_at
+from genenv_jax.models.transformer import KVSegment, Transformer
 from genenv_jax.parallel import rules
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import parts
@@ -229,7 +229,7 @@ def read_prompts(
         return by_rows(parts.put_rows(x, slots, new))
 
     state = state._replace(
-        prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),
+        prompts=caches.insert(state.prompts, caches.from_prompts(segment, prompts.lengths, config), slots),
         prompt_lengths=put(state.prompt_lengths, prompts.lengths),
         sample=put(state.sample, jnp.full((len(slots), lanes), -1, jnp.int32)),
         pending=put(state.pending, ~ends),
@@ -281,36 +281,30 @@ def decode(
     return state, jax.tree.map(whole, emitted)
 
 
-@functools.partial(jax.jit, static_argnames="length")
-def resize(state: State, *, length: int) -> State:
+@functools.partial(jax.jit, static_argnames=("config", "length"))
+def resize(state: State, *, config: TransformerConfig, length: int) -> State:
     """Changes the number of cache columns to `length`, which must hold the samples."""
-    old = caches.length(state.generated)
-    # The step at which each new column was last written, and its old column.
-    newest = state.step - 1
-    written = newest - jnp.mod(newest - jnp.arange(length), length)
-    return state._replace(generated=caches.take_columns(state.generated, jnp.mod(written, old)))
+    return state._replace(generated=caches.resize(state.generated, length, state.step, config))
 
 
 def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]:
     """Decodes one token for every lane that has a sample."""
     lanes, active = state.sample.shape[1], state.sample >= 0
     sample = jnp.maximum(state.sample, 0)
-    p, s = caches.length(state.prompts), caches.length(state.generated)
-    prompts = keys_at(jnp.arange(p), state.prompt_lengths[:, None])[:, None, None]
-    # How many steps ago each column was written; 0 is the latest.
-    ago = jnp.mod(state.step - 1 - jnp.arange(s), s)
-    position = state.prompt_lengths[:, None] + state.length - 1
-    written = ago < state.length[..., None] - 1
-    generated = jnp.where(written, position[..., None] - 1 - ago, -1)[:, :, None]
+    start, cached = state.prompt_lengths[:, None, None], (state.length - 1)[..., None]
+    places = (
+        caches.places(state.prompts, config, jnp.zeros_like(start), start),
+        caches.places(state.generated, config, start, cached, state.step),
+    )
     hidden, new = decode_layers(
         weights,
         state.token[..., None],
-        position[..., None],
+        start + cached,
         (state.prompts, state.generated),
-        (prompts, generated),
+        places,
         config,
     )
-    generated = caches.append(state.generated, new, jnp.mod(state.step, s), hidden)
+    generated = caches.append(state.generated, new, state.step, hidden, config)
     keys = row_keys(state.key, jnp.take_along_axis(state.row_ids, sample, axis=1))
     token, logprob = choose(weights, head, hidden[:, :, 0], keys, state.length, config, options)
     limit = jnp.take_along_axis(state.limits, sample, axis=1)

@@ -152,7 +152,7 @@ class Engine:
         state, *_ = decoding.admit(weights, state, new, **self._options)
         for size in sizes:
             if size != sizes[0]:
-                state = decoding.resize(state, length=size)
+                state = decoding.resize(state, config=self.config, length=size)
             if self.options.max_new_tokens > 1:
                 state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
 
@@ -184,7 +184,7 @@ class Engine:
                 chunks = 1 + sum(item.phase == "decode" for item in flight)
                 while sizes and work.longest(slots) + chunks * self.chunk > size + 1:
                     size = sizes.pop(0)
-                    state = decoding.resize(state, length=size)
+                    state = decoding.resize(state, config=self.config, length=size)
                 state, emitted = decoding.decode(weights, state, steps=self.chunk, **self._options)
                 flight.append(_Flight("decode", emitted, slots.copy()))
             # The last chunk stays in flight while the host reads the earlier ones.

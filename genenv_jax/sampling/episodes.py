@@ -244,7 +244,7 @@ class _Call:
         wanted = min(length, self._sampler.episode)
         if wanted > self.size:
             self.size = next(size for size in self.sizes if size >= wanted)
-            self._state = turns.widen(self._state, length=self.size)
+            self._state = turns.widen(self._state, config=self._sampler.config, length=self.size)
 
     def _read(self, replies: dict[Place, list[int]]) -> None:
         """Reads replies, many rows at a time, and clears the dict."""

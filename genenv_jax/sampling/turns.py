@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import Transformer, keys_at
+from genenv_jax.models.transformer import Transformer
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import parts
 from genenv_jax.sampling.cache import Cache
@@ -109,10 +109,10 @@ def empty(*, config: TransformerConfig, slots: int, group: int, prompt: int, len
     )
 
 
-@functools.partial(jax.jit, static_argnames="length")
-def widen(state: Caches, *, length: int) -> Caches:
+@functools.partial(jax.jit, static_argnames=("config", "length"))
+def widen(state: Caches, *, config: TransformerConfig, length: int) -> Caches:
     """Widens the caches to rows of `length` tokens."""
-    return state._replace(history=caches.widen(state.history, length))
+    return state._replace(history=caches.widen(state.history, length, config))
 
 
 def admit(
@@ -140,7 +140,7 @@ def _read_prompts(weights, state, new, key, *, config, options):
     token, logprob, segment = first_tokens(weights, new, new.ids, key, config, options)
     slots = parts.local(new.slots, state.lengths.shape[0])
     state = state._replace(
-        prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),
+        prompts=caches.insert(state.prompts, caches.from_prompts(segment, new.lengths, config), slots),
         lengths=by_rows(parts.put_rows(state.lengths, slots, new.lengths)),
     )
     return state, whole(token), whole(logprob)
@@ -160,10 +160,11 @@ def decode(
     """Decodes up to `steps` tokens per running row, until its answer ends; the state is donated."""
     head = Transformer(config).apply({"params": weights.params}, method="head")
     b, g = rows.token.shape
-    p, s = caches.length(state.prompts), caches.length(state.history)
-    prompts = keys_at(jnp.arange(p), state.lengths[:, None])[:, None, None]
-    start_at = (state.lengths[:, None] + rows.length - 1)[:, :, None, None]  # of this chunk
-    history = keys_at(state.lengths[:, None, None, None] + jnp.arange(s), start_at)
+    ends, cached = state.lengths[:, None, None], (rows.length - 1)[..., None]
+    places = (
+        caches.places(state.prompts, config, jnp.zeros_like(ends), ends),
+        caches.places(state.history, config, ends, cached),
+    )
     keys = row_keys(key, rows.ids)
     start = Emitted(jnp.full((steps, b, g), -1, jnp.int32), jnp.zeros((steps, b, g), jnp.float32))
 
@@ -173,17 +174,15 @@ def decode(
 
     def step(carry):
         n, token, running, chunk, emitted = carry
-        position = start_at[..., 0, 0] + n
-        written = keys_at(start_at + jnp.arange(steps), start_at + n)
         hidden, new = decode_layers(
             weights,
             token[..., None],
-            position[..., None],
+            ends + cached + n,
             (state.prompts, state.history, chunk),
-            (prompts, history, written),
+            (*places, caches.places(chunk, config, ends + cached, n)),
             config,
         )
-        chunk = caches.append(chunk, new, n, hidden)
+        chunk = caches.append(chunk, new, n, hidden, config)
         length = rows.length + n
         drawn, logprob = choose(weights, head, hidden[:, :, 0], keys, length, config, options)
         emitted = Emitted(
@@ -193,21 +192,21 @@ def decode(
         running &= ~(ends_turn(drawn, options) | (length + 1 >= rows.limit))
         return n + 1, drawn, running, chunk, emitted
 
-    chunk = caches.empty(config, b, g, steps)
+    chunk = caches.empty(config, b, g, steps, bounded=False)
     carry = (jnp.int32(0), rows.token, rows.running, chunk, start)
     *_, chunk, emitted = jax.lax.while_loop(going_on, step, carry)
     # Each drawn token cached the one before it, so as many were cached as drawn.
     count = jnp.sum(emitted.token >= 0, axis=0)
-    ran = jnp.arange(steps) < count[..., None]
-    columns = jnp.where(ran, rows.length[..., None] - 1 + jnp.arange(steps), s)
     slots, lanes = (x.reshape(-1) for x in jnp.indices((b, g)))
     slots = parts.local(slots, b)
     history = caches.write_rows(
         state.history,
-        caches.read_rows(chunk, slots, lanes),
+        caches.read_rows(chunk, slots, lanes, config),
         slots,
         lanes,
-        columns.reshape(b * g, steps),
+        rows.length.reshape(-1) - 1,
+        count.reshape(-1),
+        config,
     )
     return state._replace(history=history), jax.tree.map(whole, emitted)
 
@@ -228,19 +227,17 @@ def observe(
       the state, and the token (n,) int32 that follows each observation, with its log-prob (n,) float32.
     """
     w = new.tokens.shape[1]
-    p, s = caches.length(state.prompts), caches.length(state.history)
     slots = parts.local(new.slots, state.lengths.shape[0])
     context = (
-        caches.read_rows(state.prompts, slots, jnp.zeros_like(slots)),
-        caches.read_rows(state.history, slots, new.lanes),
+        caches.read_rows(state.prompts, slots, jnp.zeros_like(slots), config),
+        caches.read_rows(state.history, slots, new.lanes, config),
     )
-    prompt_lengths = parts.take_rows(state.lengths, slots)
-    place = jnp.arange(w) + new.lengths[:, None]
-    positions = (prompt_lengths[:, None] + place)[:, None]
+    ends, cached = (x[:, None, None] for x in (parts.take_rows(state.lengths, slots), new.lengths))
     places = (
-        keys_at(jnp.arange(p), prompt_lengths[:, None])[:, None, None],
-        keys_at(prompt_lengths[:, None] + jnp.arange(s), positions[:, 0, :1])[:, None, None],
+        caches.places(state.prompts, config, jnp.zeros_like(ends), ends),
+        caches.places(state.history, config, ends, cached),
     )
+    positions = ends + cached + jnp.arange(w)
     # Few queries over many keys: the kernels are not built for that.
     plain = Transformer(dataclasses.replace(config, attention="xla"))
     hidden, segment = plain.apply({"params": weights.params}, new.tokens[:, None], positions, context, places)
@@ -250,6 +247,13 @@ def observe(
     keys = row_keys(key, new.ids[:, None])
     length = (new.lengths + new.counts)[:, None]
     token, logprob = choose(weights, head, last, keys, length, config, options)
-    columns = jnp.where(jnp.arange(w) < new.counts[:, None], place, s)
-    history = caches.write_rows(state.history, segment, slots, new.lanes, columns)
+    history = caches.write_rows(
+        state.history,
+        caches.by_kind(segment, config),
+        slots,
+        new.lanes,
+        new.lengths,
+        new.counts,
+        config,
+    )
     return state._replace(history=history), whole(token[:, 0]), whole(logprob[:, 0])

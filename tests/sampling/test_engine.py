@@ -10,6 +10,7 @@ import pytest
 
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
+from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, by_bucket, cache_sizes
@@ -167,6 +168,17 @@ def test_completions_are_reported_while_others_are_decoded(params, ragged, monke
 )  # fmt: skip
 def test_sizes_of_the_cache(limit, want):
     assert cache_sizes(limit) == want
+
+
+@pytest.mark.parametrize("unrolled", [False, True])
+def test_layers_with_a_window_cache_only_what_it_needs(unrolled):
+    engine = Engine(dataclasses.replace(CONFIG, unroll_layers=unrolled), LONG, 3, (6,))
+    state = jax.eval_shape(lambda: engine.empty_state(KEY, 6, 64))
+    assert caches.lengths(state.prompts, engine.config) == (6, CONFIG.window.size)
+    assert caches.lengths(state.generated, engine.config) == (64, CONFIG.window.size)
+    arrays = jax.tree.leaves((state.prompts, state.generated))
+    columns = 3 * (6 + CONFIG.window.size) + 3 * 5 * (64 + CONFIG.window.size)
+    assert sum(x.size for x in arrays) == columns * 2 * CONFIG.num_kv_heads * CONFIG.head_dim
 
 
 def test_prompts_are_read_a_part_at_a_time():

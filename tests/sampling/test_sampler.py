@@ -39,12 +39,17 @@ def samples(params, prompts):
 
 
 @pytest.mark.parametrize(
-    ("temperature", "dtype", "gap"), [(1.0, "float32", 1e-5), (0.5, "float32", 1e-5), (1.0, "bfloat16", 0.1)]
+    ("temperature", "dtype", "local", "gap"),
+    [
+        (1.0, "float32", (True, False), 1e-5),
+        (0.5, "float32", (True, True), 1e-5),
+        (1.0, "bfloat16", (True, False), 0.1),
+    ],
 )
-def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, gap):
+def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, local, gap):
     """They agree with each other, and the log-probs equal the trainer's for the raw policy."""
     options = dataclasses.replace(SAMPLED, temperature=temperature)
-    config = dataclasses.replace(CONFIG, dtype=dtype)
+    config = dataclasses.replace(CONFIG, dtype=dtype, window=dataclasses.replace(CONFIG.window, layers=local))
     samples = run(params, prompts, options, seed=1, config=config)
     assert samples.tokens.dtype == samples.lengths.dtype == np.int32
     assert samples.logprobs.dtype == np.float32 and samples.done.dtype == bool
