@@ -80,7 +80,12 @@ def decode_step_bytes(
     generated: tokens in a row's own cache at that step.  The embedding is read as the head only if the
     two are tied, and a lookup's few rows are not counted; either way it is one table.
     """
-    tokens = prompts * prompt + rows * generated
-    # Keys and values of all layers.
-    cached = 2 * size["num_hidden_layers"] * size["num_key_value_heads"] * _head_dim(size) * tokens
+    layers = size["num_hidden_layers"]
+    local = layers - layers // size.get("sliding_window_pattern", 1)  # layers with a sliding window
+
+    def tokens(count: float) -> float:  # in all layers together
+        return (layers - local) * count + local * min(count, size.get("sliding_window", count))
+
+    wide = 2 * size["num_key_value_heads"] * _head_dim(size)
+    cached = wide * (prompts * tokens(prompt) + rows * tokens(generated))
     return 2 * (parameters(size) + cached)

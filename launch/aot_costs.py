@@ -30,33 +30,45 @@ def _sizes(config: TransformerConfig) -> tuple[int, int]:
     return layers, config.hidden_size * config.vocab_size
 
 
-def _pairs(work: Work, prompts: int) -> float:
-    """Query-key pairs in attention, for prompts and their completions at full length."""
-    completion = work.completion * work.prompt + work.completion * (work.completion + 1) / 2
-    return prompts * (work.prompt * (work.prompt + 1) / 2 + work.group * completion)
+def _pairs(config: TransformerConfig, tokens: int) -> float:
+    """Query-key pairs in the attention of so many tokens, in all layers together."""
+
+    def of(window: int) -> float:
+        most = min(tokens, window)
+        return most * (most + 1) / 2 + (tokens - most) * window
+
+    return sum(of(config.window.size if local else tokens) for local in config.local_layers)
+
+
+def _cached(config: TransformerConfig, tokens: int) -> int:
+    """How many of so many tokens all layers together cache."""
+    return sum(caches.columns(config, local, tokens) for local in config.local_layers)
 
 
 def flops(program: Program, work: Work, config: TransformerConfig) -> float:
     """Operations of all chips together, with all rows at full length.
 
-    Counts 2 per weight and token, 4 n h per layer and query-key pair, and the logits of completion
+    Counts 2 per weight and token, 4 n h per query-key pair, and the logits of completion
     tokens; three times that with a gradient (twice under LoRA, because frozen weights have no gradient
     and the adapters' own is left out).  Excludes what remat recomputes, and the RWR step's KL
     measurements after the first.
     """
     layers, head = _sizes(config)
-    per_pair = 4 * config.num_layers * config.num_heads * config.head_dim
+    per_pair = 4 * config.num_heads * config.head_dim
     prompts, rows = program.prompts, program.prompts * work.group
     prompt_tokens, tokens = prompts * work.prompt, rows * work.completion
     if program.name.startswith("prefill"):
-        pairs = prompts * work.prompt * (work.prompt + 1) / 2
+        pairs = prompts * _pairs(config, work.prompt)
         return 2 * layers * prompt_tokens + per_pair * pairs + 2 * head * prompts
     if program.steps:
-        pairs = work.prompt + work.completion
+        pairs = _cached(config, work.prompt) + _cached(config, work.completion)
         rows = prompts * (work.lanes or work.group)
         return rows * program.steps * (2 * (layers + head) + per_pair * pairs)
     forward = 2 * layers * (prompt_tokens + tokens) + 2 * head * tokens
-    forward += per_pair * _pairs(work, prompts)
+    alone = _pairs(config, work.prompt)
+    forward += (
+        per_pair * prompts * (alone + work.group * (_pairs(config, work.prompt + work.completion) - alone))
+    )
     if program.phase != "update":
         return forward
     gradient = forward * (2 if config.lora else 3)
@@ -98,12 +110,9 @@ def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh
         if not program.steps:
             return gathered + own_head
         kv_parts = rows * math.gcd(tensor, config.num_kv_heads)
-        token = 2 * width * config.num_kv_heads * config.head_dim  # in one layer
-        prompt, completion = (
-            sum(caches.columns(config, local, length) for local in config.local_layers)
-            for length in (work.prompt, work.completion)
-        )
-        cache = program.prompts * token * (prompt + (work.lanes or work.group) * completion) / kv_parts
+        token = 2 * width * config.num_kv_heads * config.head_dim
+        tokens = _cached(config, work.prompt) + (work.lanes or work.group) * _cached(config, work.completion)
+        cache = program.prompts * token * tokens / kv_parts
         return program.steps * (gathered / mesh.shape["fsdp"] + own_head + cache)
     if program.phase == "score":
         return gathered + own_head

@@ -231,8 +231,8 @@ class _Trees:
     def _place_rows(self, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         """Shards an array of the sampler's state: a cache, or an array with a leading batch axis."""
         axes = ("batch", *(None,) * (x.ndim - 1)) if x.ndim else ()
-        if x.ndim == 6:
-            axes = ("layers", "batch", "group", "cache_heads", None, None)
+        if x.ndim >= 5:
+            axes = (*("layers",) * (x.ndim - 5), "batch", "group", "cache_heads", None, None)
         sharding = logical_sharding(self.mesh, axes, self.config)
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 

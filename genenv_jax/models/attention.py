@@ -35,7 +35,8 @@ class SlidingWindow(NamedTuple):
 
     local: whether it has one, a scalar that may be traced.  size: tokens that a query then sees, its own
     included.  places: for each past segment, the position of each key, int32 broadcastable to (b, g, t, s)
-    and negative where there is none.  Together they are all positions before the new tokens.
+    and negative where there is none.  Together they are all positions before the new tokens, except that
+    those which the window hides may be missing.
     """
 
     local: Array | bool

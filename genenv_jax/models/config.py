@@ -124,6 +124,14 @@ class TransformerConfig:
         return tuple(sorted(set(self.local_layers)))
 
     @property
+    def layers_by_kind(self) -> tuple[tuple[int, ...], ...]:
+        """The layers of each of `layer_kinds`."""
+        return tuple(
+            tuple(i for i, local in enumerate(self.local_layers) if local == kind)
+            for kind in self.layer_kinds
+        )
+
+    @property
     def index_in_kind(self) -> tuple[int, ...]:
         """Each layer's index among the layers of its kind."""
         return tuple(self.local_layers[:i].count(local) for i, local in enumerate(self.local_layers))

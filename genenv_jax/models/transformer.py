@@ -43,11 +43,6 @@ class KVSegment(NamedTuple):
     v: Array
 
 
-def keys_at(positions: Array, end: Array) -> Array:
-    """Places of a context segment's keys (see `Transformer`): positions before `end`, and -1 elsewhere."""
-    return jnp.where(positions < end, positions, -1)
-
-
 def constrain(x: Array, batch: str, *features: str, length: str = "length") -> Array:
     """Shards (b, g, t, ...) by the logical names of the rows, the tokens and the later axes."""
     if x.shape[2] == 1:
@@ -209,7 +204,7 @@ REMAT_POLICIES = {
 
 
 class Shared(NamedTuple):
-    """What all layers are given, with an entry for each stream (see `DecoderLayer`).
+    """What all layers are given; the first three have an entry for each stream (see `DecoderLayer`).
 
     ropes: rotary tables; with sliding windows a pair, of layers without and with one.
     positions: (b, g, t) int32.
@@ -250,14 +245,14 @@ class DecoderLayer(nn.Module):
         if kind is not None:
             local, index = kind
             ropes = jax.tree.map(lambda x, y: jnp.where(local, y, x), *ropes)
+        decoding = _is_cache(shared.apart[0] if shared.apart else context)
         outputs, segments = (), ()
         for x, rope, at, places in zip(streams, ropes, shared.positions, shared.places, strict=True):
             x = checkpoint_name(x, "layer_input")
-            past, decoding = (*context, *segments), _is_cache(context)
-            attend = functools.partial(_attend, c, local, at, places, past)
             if shared.apart:
-                decoding = _is_cache(shared.apart[0])
                 attend = functools.partial(_attend_apart, c, local, index, at, places, shared.apart)
+            else:
+                attend = functools.partial(_attend, c, local, at, places, (*context, *segments))
             y, segment = attention(norms[0](x), rope, attend, decoding)
             x = x + after[0](y)
             x = constrain(x, "batch", "activation_embed", length="residual_length")
@@ -308,8 +303,8 @@ def _stacked(num_layers: int, remat: str, unrolled: bool) -> type[nn.Module]:
     layer = DecoderLayer
     if remat != "none":
         layer = nn.remat(layer, prevent_cse=False, policy=REMAT_POLICIES[remat])
-    # The cache is a scanned input and a scanned output, never the carry: on TPUs a carried cache
-    # is copied once more.
+    # The cache is read, and new keys are a scanned output, never the carry: on TPUs a carried cache is
+    # copied once more.
     return nn.scan(
         layer,
         variable_axes={"params": 0},

@@ -9,12 +9,10 @@ A cache is a tuple of segments.  This module alone decides which, and how keys a
                                   that in half the time of tokens before features
 
 The kinds are layers that see all tokens, then layers with a sliding window ("local"), whose segments have
-no more columns than the window.  Token i lies in column i mod n, until a later one replaces it.
+no more columns than the window.  What is written at step i lies in column i mod n, until it is replaced.
 """
 
 from __future__ import annotations
-
-import functools
 
 import flax.linen as nn
 import jax
@@ -39,7 +37,8 @@ def per_layer(config: TransformerConfig) -> bool:
 def empty(config: TransformerConfig, rows: int, group: int, length: int, bounded: bool = True) -> Cache:
     """A cache of zeros for `length` tokens of (rows, group) sequences.
 
-    bounded: whether local layers keep only what their window needs.
+    bounded: whether local layers keep only what their window needs.  `write_rows` needs a cache that has
+      replaced nothing.
     """
 
     def zeros(local: bool) -> CacheSegment:
@@ -53,23 +52,23 @@ def empty(config: TransformerConfig, rows: int, group: int, length: int, bounded
     return shard(tuple(zeros(local) for local in _segments(config)))
 
 
-def from_prompts(segment: KVSegment, lengths: Array, config: TransformerConfig) -> Cache:
-    """Lays out a prefill's keys and values (l, b, 1, p, k, h) of prompts of `lengths` (b,) for reading."""
+def from_prompts(segment: KVSegment, ends: Array, config: TransformerConfig) -> Cache:
+    """Lays out a prefill's keys and values (l, b, 1, p, k, h); the prompts end at `ends` (b,)."""
     segment = repeat_heads(segment, rules.cache_heads(config))
-    kinds = map(
-        functools.partial(_last_tokens, lengths, config), config.layer_kinds, by_kind(segment, config)
+    kinds = tuple(
+        _last_tokens(kv, ends, columns(config, local, segment.k.shape[3]))
+        for local, kv in zip(config.layer_kinds, by_kind(segment, config), strict=True)
     )
     last = per_layer(config)
-    return shard(tuple(_lay_out(kv, time_last=last) for kv in _by_segment(tuple(kinds), config)))
+    return shard(tuple(_lay_out(kv, time_last=last) for kv in _by_segment(kinds, config)))
 
 
-def _last_tokens(lengths: Array, config: TransformerConfig, local: bool, kv: KVSegment) -> KVSegment:
-    """The tokens of prompts that a segment has columns for."""
-    wanted = columns(config, local, kv.k.shape[3])
-    if wanted == kv.k.shape[3]:
+def _last_tokens(kv: KVSegment, ends: Array, length: int) -> KVSegment:
+    """The tokens that `length` columns hold after `ends` (b,) tokens."""
+    if length == kv.k.shape[3]:
         return kv
-    tokens = jnp.maximum((lengths - 1)[:, None] - _age(lengths, wanted), 0)
-    take = jax.vmap(lambda x, at: jnp.take(x, at, axis=2), (1, 0), 1)
+    tokens = (ends - 1)[:, None] - _age(ends, length)
+    take = jax.vmap(lambda x, at: jnp.take(x, at, axis=2, mode="clip"), (1, 0), 1)
     return jax.tree.map(lambda x: take(x, tokens), kv)
 
 
@@ -114,8 +113,7 @@ def by_kind(kv: KVSegment, config: TransformerConfig) -> tuple[KVSegment, ...]:
     """Keys and values (l, ...) of all layers, separately for each kind of layer."""
     if len(config.layer_kinds) == 1:
         return (kv,)
-    layers = [np.flatnonzero(np.equal(config.local_layers, local)) for local in config.layer_kinds]
-    return tuple(jax.tree.map(lambda x: x[at], kv) for at in layers)  # noqa: B023
+    return tuple(jax.tree.map(lambda x: x[np.array(at)], kv) for at in config.layers_by_kind)  # noqa: B023
 
 
 def _by_segment(kinds: tuple[KVSegment, ...], config: TransformerConfig) -> tuple[KVSegment, ...]:
@@ -233,8 +231,8 @@ def read_rows(cache: Cache, slots: Array, lanes: Array, config: TransformerConfi
 
     rows = parts.mapped(take, (axis, 0, 0), axis)(cache, slots, lanes)
     if per_layer(config):
-        of_kind = [np.flatnonzero(np.equal(config.local_layers, local)) for local in config.layer_kinds]
-        rows = [jax.tree.map(lambda *x: jnp.stack(x), *(rows[i] for i in layers)) for layers in of_kind]
+        stack = lambda *x: jnp.stack(x)  # noqa: E731
+        rows = tuple(jax.tree.map(stack, *(rows[i] for i in layers)) for layers in config.layers_by_kind)
     return tuple(_given(kind) for kind in rows)
 
 
@@ -259,8 +257,8 @@ def write_rows(
     start: (n,), how many tokens a row has already.  count: (n,), how many of the w tokens are written.
     """
     new = repeat_heads(new, cache[0].v.shape[-3])
-    axes = (_batch_axis(cache), 0 if per_layer(config) else 1, 0, 0, 0, 0)
-    write = parts.mapped(_write_rows, axes, axes[0])
+    axis = _batch_axis(cache)
+    write = parts.mapped(_write_rows, (axis, axis, 0, 0, 0, 0), axis)
     return shard(write(cache, _by_segment(new, config), slots, lanes, start, count))
 
 

@@ -148,7 +148,7 @@ def empty_state(
     prompt: int,
     length: int,
 ) -> State:
-    """A state without prompts: room for prompts of `prompt` tokens and a cache of `length` columns."""
+    """A state without prompts: room for prompts of `prompt` tokens and samples of `length` + 1 tokens."""
 
     def rows(width: int, dtype=jnp.int32) -> Array:
         return by_rows(jnp.zeros((slots, width), dtype))
@@ -253,8 +253,7 @@ def decode(
 ) -> tuple[State, Emitted]:
     """Decodes up to `steps` tokens per lane; pauses when `state.wanted` prompts fit or all lanes are idle.
 
-    The state is donated.  The cache must have room: no sample may grow beyond s + 1 tokens, where s is
-    the number of columns of `state.generated`.
+    The state is donated.  The cache must have room for what a sample may have then (see `empty_state`).
     """
     head = Transformer(config).apply({"params": weights.params}, method="head")
     b, lanes = state.sample.shape
@@ -283,7 +282,7 @@ def decode(
 
 @functools.partial(jax.jit, static_argnames=("config", "length"))
 def resize(state: State, *, config: TransformerConfig, length: int) -> State:
-    """Changes the number of cache columns to `length`, which must hold the samples."""
+    """Changes the cache to one for `length` tokens, which must hold the samples."""
     return state._replace(generated=caches.resize(state.generated, length, state.step, config))
 
 

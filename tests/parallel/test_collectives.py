@@ -1,5 +1,6 @@
 """What travels between devices while a model samples: rows of one token, and no weights, keys or values."""
 
+import dataclasses
 import functools
 import math
 import re
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from genenv_jax.models import huggingface
-from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.config import TransformerConfig, Window
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import decoding, turns
@@ -17,7 +18,7 @@ from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
 from tests import tiny
 
-HEAD, PROMPT, HISTORY, STEPS, SLOTS, GROUP = 20, 88, 56, 3, 16, 2
+HEAD, PROMPT, HISTORY, STEPS, SLOTS, GROUP, WINDOW = 20, 88, 56, 3, 16, 2, 28
 OPTIONS = SamplingParams(40, GROUP, (3, 40))
 _NAMES = "all-gather|all-reduce|reduce-scatter|all-to-all|collective-permute"
 
@@ -73,17 +74,19 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "most"),
+    ("sizes", "window", "most"),
     [
-        ((1, 2, 4), 21),  # more devices on "tensor" than key/value heads
-        pytest.param((8, 1, 1), 0, marks=pytest.mark.slow),
-        pytest.param((1, 8, 1), 14, marks=pytest.mark.slow),
-        pytest.param((2, 2, 2), 18, marks=pytest.mark.slow),
+        ((1, 2, 4), None, 21),  # more devices on "tensor" than key/value heads
+        pytest.param((8, 1, 1), None, 0, marks=pytest.mark.slow),
+        pytest.param((1, 8, 1), None, 14, marks=pytest.mark.slow),
+        pytest.param((2, 2, 2), None, 18, marks=pytest.mark.slow),
+        pytest.param((1, 2, 4), Window(WINDOW, (True, False), 1e4), 21, marks=pytest.mark.slow),
     ],
 )
-def test_what_travels_while_sampling(model, sizes, most):
+def test_what_travels_while_sampling(model, sizes, window, most):
     """most: collectives of a decoding step with one layer."""
     config, params = model
+    config = dataclasses.replace(config, window=window)
     data, fsdp, _ = sizes
     rows = SLOTS * GROUP // data
     widest = max(
@@ -99,5 +102,5 @@ def test_what_travels_while_sampling(model, sizes, most):
         assert len(step) <= most, (name, step)
         for _, shapes, where in found:
             for shape in shapes:  # keys and values have tokens and a head's features
-                tokens = {PROMPT, HISTORY, 40, 32, STEPS} & set(shape[:-1])
+                tokens = {PROMPT, HISTORY, 40, 32, STEPS, WINDOW} & set(shape[:-1])
                 assert not (tokens and shape[-1] == HEAD and len(shape) > 3), (name, shape, where)

@@ -9,10 +9,10 @@ from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel.rules import param_shapes
 
-# 130 tokens: one block of 128 and a bit.  One layer sees three tokens, the other all.
+# 130 tokens: one block of 128 and a bit.  Two layers see three tokens, the other all.
 CONFIG = TransformerConfig(
-    vocab_size=130, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4,
-    num_kv_heads=2, head_dim=4, qkv_bias=True, window=Window(3, (True, False), 100.0),
+    vocab_size=130, hidden_size=16, intermediate_size=24, num_layers=3, num_heads=4,
+    num_kv_heads=2, head_dim=4, qkv_bias=True, window=Window(3, (True, False, True), 100.0),
 )  # fmt: skip
 
 

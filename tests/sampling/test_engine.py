@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from genenv_jax.models.scoring import score_completions
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import cache as caches
@@ -144,6 +145,15 @@ def test_replacing_finished_rows_changes_nothing(params, ragged, slots, lanes, c
         assert [j for i, j in finished if i == 0] == sorted(range(5), key=lambda j: lengths[0, j] > 1)
 
 
+def test_a_window_between_two_sizes_of_the_cache(params, ragged):
+    """Layers with a window of 40 tokens have 32 columns at first."""
+    config = dataclasses.replace(CONFIG, window=dataclasses.replace(CONFIG.window, size=40))
+    got = Engine(config, LONG, 3, (6,), lanes=2)(params, ragged[0], KEY)
+    assert got.lengths.max() == 64
+    forced = score_completions(params, got.batch((6,), 7), config)
+    np.testing.assert_allclose(got.logprobs, forced, atol=2e-5)
+
+
 def test_completions_are_reported_while_others_are_decoded(params, ragged, monkeypatch):
     prompts, limits, _ = ragged
     events, decode = [], decoding.decode
@@ -177,7 +187,7 @@ def test_layers_with_a_window_cache_only_what_it_needs(unrolled):
     assert caches.lengths(state.prompts, engine.config) == (6, CONFIG.window.size)
     assert caches.lengths(state.generated, engine.config) == (64, CONFIG.window.size)
     arrays = jax.tree.leaves((state.prompts, state.generated))
-    columns = 3 * (6 + CONFIG.window.size) + 3 * 5 * (64 + CONFIG.window.size)
+    columns = 3 * (6 + 2 * CONFIG.window.size) + 3 * 5 * (64 + 2 * CONFIG.window.size)
     assert sum(x.size for x in arrays) == columns * 2 * CONFIG.num_kv_heads * CONFIG.head_dim
 
 

@@ -151,6 +151,15 @@ def test_an_episode_ends_at_its_limit(params, prompts):
     assert environments.crowded == N * G
 
 
+def test_rows_that_outgrow_their_first_cache(params, prompts):
+    """Layers with a window of 200 tokens have 150 columns at first."""
+    config = dataclasses.replace(CONFIG, window=dataclasses.replace(CONFIG.window, size=200))
+    rollouts = engine(config=config, length=300).play(params, prompts, Endless(10**6), KEY)
+    assert (rollouts.lengths > 250).all()
+    forced = score_completions(params, rollouts.batch((8,), N), config)
+    np.testing.assert_allclose(rollouts.logprobs, forced, atol=1e-4)
+
+
 def test_nothing_is_compiled_in_steady_state(params, prompts):
     """Not by the first call after a warm-up."""
     warm = engine(batch_size=4, buckets=(8,), length=300)

@@ -41,9 +41,9 @@ def samples(params, prompts):
 @pytest.mark.parametrize(
     ("temperature", "dtype", "local", "gap"),
     [
-        (1.0, "float32", (True, False), 1e-5),
-        (0.5, "float32", (True, True), 1e-5),
-        (1.0, "bfloat16", (True, False), 0.1),
+        (1.0, "float32", (True, False, True), 1e-5),
+        (0.5, "float32", (True, True, True), 1e-5),
+        (1.0, "bfloat16", (True, False, True), 0.1),
     ],
 )
 def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, local, gap):
