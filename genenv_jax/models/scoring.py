@@ -99,9 +99,9 @@ def completion_logprobs(
     weights = {"params": params}
     prompts = batch.prompts[:, None], jnp.broadcast_to(jnp.arange(p), (b, 1, p))
     if c > 1:
-        prompt_places = jnp.where(jnp.arange(p) < batch.prompt_lengths[:, None], jnp.arange(p), -1)[
-            :, None, None
-        ]
+        prompt_places = jnp.where(
+            jnp.arange(p) < batch.prompt_lengths[:, None, None, None], jnp.arange(p), -1
+        )
         # The last token's hidden state predicts nothing.  It is computed only if that keeps the width a
         # multiple of a tile (128), because TPUs compute whole tiles anyway.
         rows = batch.completions if c % 128 == 0 else batch.completions[:, :, :-1]

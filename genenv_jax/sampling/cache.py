@@ -231,8 +231,10 @@ def read_rows(cache: Cache, slots: Array, lanes: Array, config: TransformerConfi
 
     rows = parts.mapped(take, (axis, 0, 0), axis)(cache, slots, lanes)
     if per_layer(config):
-        stack = lambda *x: jnp.stack(x)  # noqa: E731
-        rows = tuple(jax.tree.map(stack, *(rows[i] for i in layers)) for layers in config.layers_by_kind)
+        rows = tuple(
+            jax.tree.map(lambda *x: jnp.stack(x), *(rows[i] for i in layers))
+            for layers in config.layers_by_kind
+        )
     return tuple(_given(kind) for kind in rows)
 
 
@@ -280,7 +282,7 @@ def _write_rows(cache, new, slots, lanes, start, count) -> Cache:
 
 
 def widen(cache: Cache, length: int, config: TransformerConfig) -> Cache:
-    """Pads the cache to `length` tokens; it must not have replaced any yet."""
+    """Pads the cache to `length` tokens.  A segment that grows must not have replaced any token yet."""
 
     def pad(segment: CacheSegment, local: bool) -> CacheSegment:
         more = columns(config, local, length) - _length(segment)

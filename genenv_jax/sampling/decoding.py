@@ -253,7 +253,7 @@ def decode(
 ) -> tuple[State, Emitted]:
     """Decodes up to `steps` tokens per lane; pauses when `state.wanted` prompts fit or all lanes are idle.
 
-    The state is donated.  The cache must have room for what a sample may have then (see `empty_state`).
+    The state is donated.  No sample may outgrow the tokens that the state has room for (`empty_state`).
     """
     head = Transformer(config).apply({"params": weights.params}, method="head")
     b, lanes = state.sample.shape

@@ -81,3 +81,7 @@ def test_a_decoding_step_reads_weights_once_and_a_prompt_once_a_group():
     pair = 2 * 2 * 2 * 64  # keys and values, layers, key/value heads, head width
     size = decode_step_bytes(SIZE, prompts=3, rows=12, prompt=10, generated=5.0)
     assert size == 2 * (parameters(SIZE) + pair * (3 * 10 + 12 * 5))
+    # Of two layers, the first sees six tokens.
+    windows = SIZE | {"sliding_window": 6, "sliding_window_pattern": 2}
+    size = decode_step_bytes(windows, prompts=3, rows=12, prompt=10, generated=5.0)
+    assert size == 2 * (parameters(SIZE) + pair // 2 * (3 * (10 + 6) + 12 * (5 + 5)))
