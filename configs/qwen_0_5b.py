@@ -55,12 +55,18 @@ def _fit_two_cores(config) -> None:
     config.model.remat = "full"  # as fast as "dots", and the process needs 2.2 GiB less
     limits = config.limits
     if config.benchmark.name == "bfcl":
-        # Half of its prompts have at most 287 tokens, a twentieth more than 670.
-        limits.prompt_buckets, limits.response_buckets = (352, 544, 768), (96,)
-        limits.agent_response = 192
+        config.benchmark.pair_functions = True
+        config.simulator.temperature = 0.7
+        limits.prompt_buckets, limits.response_buckets = (544, 704), (96,)
+        limits.agent_response, limits.simulator_response = 192, 160
+        limits.simulator_prompt = 960  # longer are one in fifty
     config.agent.learning_rate = config.simulator.learning_rate = 4e-4
-    config.curriculum.seeds_per_epoch = 24
-    config.evaluation.every = 5
-    config.epochs = 5
-    config.warm_start.steps = 20  # the best of 60 on an H200 (docs/results/qwen.md)
-    config.warm_start.validate_every = 10
+    config.curriculum.seeds_per_epoch = 16
+    config.simulator.variations = 2
+    config.evaluation.every = 4
+    config.evaluation.max_tasks = 0
+    config.evaluation.batch_size = 32
+    config.epochs = 8
+    config.warm_start.steps = 24
+    config.warm_start.batch_size = config.warm_start.micro_batches = 4
+    config.warm_start.validate_every = 12

@@ -135,19 +135,24 @@ def seed_demonstrations(
     """A demonstration for each role from each of the seeds; no other data of the benchmark is read.
 
     The agent answers the seed, or plays it, with the reference.  The simulator reads the seed, without a
-    success rate.  It writes up to `variations` other seeds of its category that `parse` and `verify` accept
-    as variations: preferably from other records and with the same tools.  If none is accepted, it writes the
-    seed itself, which at least shows the format; if that fails too, only the agent gets a demonstration.
+    success rate.  It writes up to `variations` other seeds of its category or with its tools that `parse` and
+    `verify` accept as variations: preferably from other records and with the same tools.  If none is
+    accepted, it writes the seed itself, which at least shows the format; if that fails too, only the agent
+    gets a demonstration.
     """
     by_category: dict[str, list[Task]] = {}
+    by_tools: dict[tuple[str, ...], list[Task]] = {}
     for seed in seeds:
         by_category.setdefault(seed.category, []).append(seed)
+        by_tools.setdefault(_names(seed), []).append(seed)
     found = []
     for seed in seeds:
         messages, written = reference(benchmark, seed)
         found.append(Demonstration(AGENT, messages, (written,)))
         category = by_category[seed.category]
         others = [category[i] for i in rng.permutation(len(category)) if category[i] is not seed]
+        sharing = by_tools.get(_names(seed), ()) if seed.tools else ()
+        others += [other for other in sharing if other.category != seed.category]
         own = benchmark.source(seed)
         others.sort(key=lambda other: (benchmark.source(other) == own, other.tools != seed.tools))
         texts = _variations(benchmark, seed, others[:_TRIES], variations)
@@ -155,6 +160,10 @@ def seed_demonstrations(
             shown = benchmark.simulator_messages(seed, SeedStatistics())
             found.append(Demonstration(SIMULATOR, shown, texts))
     return found
+
+
+def _names(task: Task) -> tuple[str, ...]:
+    return tuple(str(tool["name"]) for tool in task.tools)
 
 
 def _variations(benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int) -> tuple[str, ...]:

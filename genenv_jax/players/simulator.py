@@ -24,6 +24,8 @@ class SimulatorConfig(PlayerConfig):
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
       variations: generations per seed and epoch (n).
+      temperature: sampling temperature.  Small models need less than 1 to write sense; losses and KL refer to
+        the policy at 1.
       updates_per_epoch: rounds per epoch, each with fresh tasks, the agent's attempts and a simulator update;
         the last also updates the agent.  Metrics are the last round's.
       rwr_temperature: λ in exp(λ R_env).
@@ -43,6 +45,7 @@ class SimulatorConfig(PlayerConfig):
     train: bool = True
     learning_rate: float = within(5e-7, 0)
     variations: int = within(4, 1, 2**12)
+    temperature: float = within(1.0, 0.01, 100)
     updates_per_epoch: int = within(1, 1, 1000)
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task")
@@ -55,6 +58,8 @@ class SimulatorConfig(PlayerConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.method == "grpo" and self.temperature != 1.0:
+            raise ValueError(f"temperature = {self.temperature}: expected 1.0 with method = 'grpo'")
         if self.coverage and self.method == "grpo":
             raise ValueError(f"coverage = {self.coverage}: method = 'grpo' has no weights")
         if abs(self.mixture * self.variations - self.num_from_initial) > 1e-6:
@@ -70,7 +75,7 @@ class SimulatorConfig(PlayerConfig):
 
     @property
     def draws(self) -> tuple[int, float]:
-        return self.variations, 1.0  # losses and KL refer to the policy that sampled
+        return self.variations, self.temperature
 
     def group_sizes(self, packed: bool) -> tuple[int, ...]:
         if self.asks:  # each record has its own prompt

@@ -3,14 +3,17 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import categories, schemas
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.pairs import PAIRED, paired
 from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL
+from genenv_jax.benchmarks.demonstrations import SIMULATOR, seed_demonstrations
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
 
 
@@ -27,12 +30,86 @@ def _parse(benchmark, text, seed=None):
 def test_a_generation_becomes_a_verified_task(benchmark):
     task = _parse(benchmark, generation())
     assert task.messages == ({"role": "user", "content": "Weather in Rome?"},)
-    assert task.answer["ground_truth"] == [{"weather.get": {"city": ["Rome"]}}]
+    assert task.answer["ground_truth"] == [{"weather.get": {"city": ["Rome"], "days": ["", 1]}}]
     assert (task.seed_id, task.origin, task.generation) == ("parallel_0", "generated", 3)
     assert benchmark.verify(task) is None
     assert benchmark.score(task, benchmark.agent_answer(task)) == Score(1.0, True, True)
     assert benchmark.score(task, "[weather.get(city='Paris')]").reason == "value_error_string"
     assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+def test_an_optional_argument_at_its_default_may_be_left_out(benchmark):
+    """As in BFCL's own answers; the default is in the schema or in the description."""
+    optional = {
+        "days": {"type": "integer", "default": 3},
+        "unit": {"type": "string", "description": "Unit, 'm' or 'km'. Default is 'km'."},
+        "rate": {"type": "float", "description": "Defaults to 0.05."},
+        "full": {"type": "boolean", "description": "All of it, default is False"},
+        "area": {"type": "string", "description": "Where (default km/h if not given)."},
+        "odd": {"type": "dict", "default": 3, "properties": {}},  # a faulty default is none
+    }
+    properties = {"city": {"type": "string"}} | optional
+    parameters = {"type": "dict", "properties": properties, "required": ["city"]}
+    tool = json.dumps([{"name": "go", "description": "", "parameters": parameters}])
+    answer = "[go(city='Rome', days=3, unit='m')]"
+    task = _parse(benchmark, generation(tool, "To Rome in m.", answer))
+    assert task.answer["ground_truth"] == [{"go": {
+        "city": ["Rome"], "days": [3, ""], "unit": ["m"], "rate": ["", 0.05], "full": ["", False],
+        "area": ["", "km/h"],
+    }}]  # fmt: skip
+    assert benchmark.verify(task) is None
+    for right in ("city='Rome', unit='m'", "city='Rome', unit='m', days=3, rate=0.05, full=False"):
+        assert benchmark.score(task, f"[go({right})]").success
+    for wrong in ("city='Rome'", "city='Rome', unit='m', rate=0.1", "city='Rome', unit='m', full=True"):
+        assert not benchmark.score(task, f"[go({wrong})]").success
+
+
+def test_an_argument_given_twice_is_no_reference(benchmark):
+    found = _parse(benchmark, generation(answer="[weather.get(city='Rome', city='Oslo')]"))
+    assert found == Rejection(base.BAD_ANSWER, "an argument is given twice")
+
+
+def test_seeds_in_pairs_share_their_functions():
+    """The simulator sees both's, is shown how one becomes the other, and cannot bring its own."""
+    cases = [
+        (WEATHER, "Rome's weather?", [{"weather.get": {"city": ["Rome"]}}]),
+        (BOOK, "For 2, and for 3.", [{"book": {"guests": [2]}}, {"book": {"guests": [3]}}]),
+    ]
+    one, other = (
+        dataclasses.replace(
+            seed_task("simple", truth=truth), id=f"simple_python_{tool['name']}", tools=(tool,),
+            messages=({"role": "user", "content": request},),
+        )
+        for tool, request, truth in cases
+    )  # fmt: skip
+    refusal = dataclasses.replace(seed_task("irrelevance", truth=[]), id="irrelevance_0", tools=(BOOK,))
+    again = dataclasses.replace(one, id="simple_python_2")  # both possible partners are taken
+    two = paired([one, other, refusal])
+    assert len(paired([one, other, again, refusal])) == 2 and paired([one, again]) == []
+    assert len(two) == 2 and two[0].tools == two[1].tools and len(two[0].tools) == 2
+    assert {task.category for task in two} == {"multiple", "parallel_multiple"}
+    assert all(task.answer["kind"] in ("multiple", "parallel") for task in two)
+    benchmark = BFCL(
+        data_dir="nowhere", seed_categories=("simple_python",), eval_categories=("simple_python",),
+        pair_functions=True,
+    )  # fmt: skip
+    benchmark.tasks = lambda split: two if split == "seed" else []
+    made = seed_demonstrations(benchmark, two, 4, np.random.default_rng(0))
+    written = [d.completions for d in made if d.role == SIMULATOR]
+    assert written == [(benchmark.simulator_answer(task, two[0]),) for task in reversed(two)]
+    assert all(text.startswith("New Tools: same\n") for (text,) in written)
+    task = _parse(benchmark, written[0][0], two[0])
+    assert PAIRED in task.answer and task.category == two[1].category
+    text = benchmark.simulator_messages(two[0], SeedStatistics())
+    assert "The functions stay as they are" in text[0]["content"]
+    assert all(tool["name"] in text[1]["content"] for tool in (WEATHER, BOOK))
+    found = _parse(benchmark, generation(json.dumps([BOOK]), "A table for 2.", "[book(guests=2)]"), two[0])
+    assert found == Rejection(base.BAD_TOOLS, "expected the seed's functions")
+
+
+def test_pairs_need_single_turns():
+    with pytest.raises(ValueError, match="pair_functions = True: expected seed categories of single turns"):
+        BFCL(data_dir="nowhere", pair_functions=True)
 
 
 def test_new_tools_replace_the_seeds(benchmark):

@@ -84,6 +84,13 @@ def test_coverage_is_of_weights():
         SimulatorConfig(coverage=1.0, method="grpo")
 
 
+def test_only_weights_allow_another_temperature():
+    """The gradient of "grpo" is of the policy that sampled."""
+    assert SimulatorConfig(variations=3, temperature=0.7).draws == (3, 0.7)
+    with pytest.raises(ValueError, match="temperature = 0.7: expected 1.0 with method = 'grpo'"):
+        SimulatorConfig(temperature=0.7, method="grpo")
+
+
 def test_metrics_by_hand():
     batch = batch_of(COUNTS)
     for g, rate in zip(batch.generations, (0.6, 0.3, 0.9, None, None), strict=True):

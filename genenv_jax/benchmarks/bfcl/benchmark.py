@@ -43,6 +43,7 @@ from genenv_jax.benchmarks.bfcl.categories import (
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import all_spoken
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
+from genenv_jax.benchmarks.bfcl.pairs import paired
 from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
@@ -67,6 +68,8 @@ class BFCL(Published, ToolBenchmark):
         (`tasks.split_key`).
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 539 of the 731 turns
         of v4's multi_turn_long_context; the paper trains on 544 base samples.
+      pair_functions: pair the seeds of single turns; each also has its partner's functions, and the simulator
+        keeps them (`pairs.paired`).  Small models write functions that make no sense.
       reward: "exact", or "graded": in training, wrong calls of single turns and under "turn_static" earn
         part of the reward, at most half (`graded`).
     Raises:
@@ -83,6 +86,7 @@ class BFCL(Published, ToolBenchmark):
     eval_categories: Sequence[str] = ("multi_turn_long_context",)
     seed_fraction: float = 0.75
     episodes: bool = False
+    pair_functions: bool = False
     reward: str = EXACT
 
     def __post_init__(self):
@@ -105,6 +109,8 @@ class BFCL(Published, ToolBenchmark):
         trains_on_turns = all(name in MULTI_TURN for name in self.seed_categories)
         if self.reward == GRADED and trains_on_turns and rule != STATIC_MATCH:
             raise ValueError("reward = 'graded': expected seeds whose calls are not executed")
+        if self.pair_functions and trains_on_turns:
+            raise ValueError("pair_functions = True: expected seed categories of single turns")
         used = (*self.seed_categories, *self.eval_categories)
         self._executes = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
         if self._executes:
@@ -123,7 +129,8 @@ class BFCL(Published, ToolBenchmark):
         if split == "eval":
             return held_out
         self._held_out_requests = _conversation_requests(held_out)
-        return self.sound(self._load("seed"), held_out)
+        seeds = self.sound(self._load("seed"), held_out)
+        return paired(seeds) if self.pair_functions else seeds
 
     def _load(self, split: str) -> list[Task]:
         loaded = tasks.load(

@@ -19,6 +19,7 @@ from genenv_jax.benchmarks.bfcl.categories import (
     varies,
 )
 from genenv_jax.benchmarks.bfcl.fitting import fitted, merged, shortened, size_of
+from genenv_jax.benchmarks.bfcl.pairs import PAIRED
 from genenv_jax.benchmarks.calls import LLAMA
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.success_record import success_record
@@ -85,19 +86,21 @@ _SOURCE_EXAMPLES = {
 _SIMULATOR_RULES = """\
 You write training tasks for an agent that answers requests by calling functions. After your first \
 task you are told how well the agent does on tasks like it. Then write the next: a variation, not a \
-copy. Change the situation, the values and the wording, and if you like the functions and the \
-number of calls. The new task must have exactly one correct answer, and every value in the answer \
-must follow from the request.
+copy. Change the situation, the values and the wording, and if you like {free}. The new task must have \
+exactly one correct answer, and every value in the answer must follow from the request.
 
 {reply}
 
 Types that a parameter may have: {types}. "required" lists the parameters that a call must have."""
+_FREE = "the functions and the number of calls"
+_FREE_IF_KEPT = "the functions that are called and how often"
+_KEPT_RULES = """\
+
+
+The functions stay as they are, so the first section is the word {same}."""
 _EXECUTED_RULES = """\
-
-
-The functions stay as they are, so the first section is the word {same}. The correct calls are \
-executed, after those of the conversation so far, on the state below: each must run without an error, \
-so use names and numbers that are there."""
+ The correct calls are executed, after those of the conversation so far, on the state below: each must run \
+without an error, so use names and numbers that are there."""
 _ANSWER_FORMS = {
     "simple": "one correct call of the first function, as [name(parameter=value)]",
     "multiple": "one correct call of one of the functions, as [name(parameter=value)]",
@@ -303,7 +306,9 @@ def in_form(answer: str, form: str) -> str:
 def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> list[Message]:
     """Asks for one variation of `seed`, given its reference calls as text and the agent's record."""
     spec = seed.answer
+    executed, paired = spec["rule"] == TURN_STATE, PAIRED in spec
     system = _SIMULATOR_RULES.format(
+        free=_FREE_IF_KEPT if paired else _FREE,
         reply=headers.reply(
             "a JSON list of functions",
             "the user's request",
@@ -312,10 +317,11 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         types=", ".join(ast_checker.TYPES[spec["language"]]),
     )
     record = success_record(statistics)
-    executed = spec["rule"] == TURN_STATE
     state = []
+    if executed or paired:
+        system += _KEPT_RULES.format(same=headers.SAME)
     if executed:
-        system += _EXECUTED_RULES.format(same=headers.SAME)
+        system += _EXECUTED_RULES
         needed = (system, answer, record, tool_text(seed.tools, 0), seed.messages[-1]["content"])
         space = MAX_CHARS - sum(map(len, needed)) - _HEADING_CHARS
         state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]

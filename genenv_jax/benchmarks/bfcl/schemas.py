@@ -16,8 +16,16 @@ from genenv_jax.benchmarks.wording import fold, words
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
+_STATED_DEFAULT = re.compile(  # "Default is 'miles'.", "Defaults to 0.05", "default: true", "Default km/h."
+    r"""\bdefaults?(?:\ value)?(?:\ is|\ to|\ set\ to|\ as|:|=)*\s*
+    (?:['"]([^'"]*)['"]
+    |([-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)(?![\w%])
+    |([^\s'",;.)][^'",;.)]{0,40}?)(?=\ if\b|['",;.)]|$))""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OWN_TYPES = {"object": "dict", "number": "float"}  # BFCL's names of JSON schema's types
+_NO_OPTION = (KeyError, TypeError, ValueError, NotImplementedError)
 _MAX_TOOLS = 64
 _MAX_PARAMETERS = 64  # of one function
 
@@ -143,7 +151,7 @@ def ground_truth_of(
     Args:
       calls: decoded calls, {name: {argument: value}}; values are source text in Java and JavaScript.
       tools: well-formed function descriptions.
-      defaults_are_optional: treat an optional parameter at its schema's "default" like a missing one,
+      defaults_are_optional: treat an optional parameter at its default (`default_of`) like a missing one,
         as BFCL's own answers do.
 
     Returns:
@@ -169,17 +177,23 @@ def ground_truth_of(
                 return Rejection(BAD_ANSWER, f"{name}: unknown parameter {argument!r}"[:200])
             try:
                 options[argument] = [_option(value, schema, language)]
-                if not _has_type(options[argument][0], schema, language):
-                    raise TypeError(f"not of type {schema['type']}")
-            except (KeyError, TypeError, ValueError, NotImplementedError) as error:
+            except _NO_OPTION as error:
                 return Rejection(BAD_ANSWER, f"{name}.{argument}: {error}"[:200])
         if defaults_are_optional:
-            _admit_defaults(options, parameters)
+            _admit_defaults(options, parameters, language)
         truth.append({name: options})
     return truth
 
 
 def _option(value: Any, schema: Mapping[str, Any], language: str) -> Any:
+    """A value as a ground truth holds it; one of `_NO_OPTION` if it does not have its declared type."""
+    option = _converted(value, schema, language)
+    if not _has_type(option, schema, language):
+        raise TypeError(f"not of type {schema['type']}")
+    return option
+
+
+def _converted(value: Any, schema: Mapping[str, Any], language: str) -> Any:
     types = ast_checker.TYPES[language]
     value = _plain(ast_checker.convert(value, schema, language))
     declared = types[schema["type"]]
@@ -227,16 +241,44 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
-def _admit_defaults(options: dict[str, list[Any]], parameters: Mapping[str, Any]) -> None:
+def _admit_defaults(options: dict[str, list[Any]], parameters: Mapping[str, Any], language: str) -> None:
     for name, schema in parameters["properties"].items():
-        if name in parameters["required"] or "default" not in schema:
+        default = default_of(schema)
+        if name in parameters["required"] or default is None:
+            continue
+        try:
+            default = _option(default, schema, language)
+        except _NO_OPTION:
             continue
         if name not in options:
-            options[name] = ["", schema["default"]]
+            options[name] = ["", default]
             continue
         (given,) = options[name]
-        if type(schema["default"]) is type(given) and schema["default"] == given:
+        if default == given and isinstance(default, bool) == isinstance(given, bool):
             options[name].append("")
+
+
+def default_of(schema: Mapping[str, Any]) -> Any:
+    """A parameter's default: the schema's "default", or the one that its description states; None: neither.
+
+    A stated default has the declared type.  Most functions of BFCL have only this one.
+    """
+    if "default" in schema:
+        return schema["default"]
+    found = _STATED_DEFAULT.search(str(schema.get("description")))
+    if not found:
+        return None
+    quoted, number, bare = found.groups()
+    match schema.get("type"):
+        case "boolean" if bare and bare.lower() in ("true", "false"):
+            return bare.lower() == "true"
+        case "integer" if number and number.lstrip("+-").isdigit():
+            return int(number)
+        case "float" if number:
+            return float(number)
+        case "string":
+            return quoted if quoted is not None else number or bare
+    return None
 
 
 def reference_calls(

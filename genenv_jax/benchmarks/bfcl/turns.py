@@ -22,10 +22,11 @@ from genenv_jax.benchmarks.bfcl.categories import (
     kind_and_category,
     varies,
 )
+from genenv_jax.benchmarks.bfcl.pairs import PAIRED
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
-from genenv_jax.benchmarks.safe_parse import parse_calls, unfenced
+from genenv_jax.benchmarks.safe_parse import parse_calls, repeats_argument, unfenced
 from genenv_jax.benchmarks.tools import as_python, meaning_of, read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
@@ -135,6 +136,8 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     if listed is not None:
         if spec["rule"] == TURN_STATE:
             return Rejection(base.NOT_EXECUTABLE, "it has functions of its own")
+        if PAIRED in spec:
+            return Rejection(base.BAD_TOOLS, "expected the seed's functions")
         tools = read_tools(listed)
         if isinstance(tools, Rejection):
             return tools
@@ -149,6 +152,7 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     answer = {
         "kind": spec["kind"], "language": spec["language"], "rule": spec["rule"],
         "ground_truth": truth, "same_tools": listed is None, "reference": reference,
+        **({PAIRED: True} if PAIRED in spec else {}),
     }  # fmt: skip
     category = seed.category
     if varies(spec):
@@ -187,9 +191,11 @@ def _ground_truth(
     calls = _decode(reference, tools, spec)
     if isinstance(calls, Rejection):
         return Rejection(base.BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
+    if spec["language"] == "python" and repeats_argument(reference):
+        return Rejection(base.BAD_ANSWER, "an argument is given twice")
     if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
         return Rejection(base.BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
-    truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["rule"] != AST)
+    truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["language"] == "python")
     return [] if spec["kind"] in NO_CALL and isinstance(truth, list) else truth
 
 
