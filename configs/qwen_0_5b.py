@@ -57,9 +57,9 @@ def _fit_two_cores(config) -> None:
     if config.benchmark.name == "bfcl":
         config.benchmark.pair_functions = True
         config.simulator.temperature = 0.7
-        limits.prompt_buckets, limits.response_buckets = (544, 704), (96,)
+        limits.prompt_buckets, limits.response_buckets = (544, 704, 896), (96,)
         limits.agent_response, limits.simulator_response = 192, 160
-        limits.simulator_prompt = 960  # longer are one in fifty
+        limits.simulator_prompt = 1152
     config.agent.learning_rate = config.simulator.learning_rate = 4e-4
     config.curriculum.seeds_per_epoch = 16
     config.simulator.variations = 2
