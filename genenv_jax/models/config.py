@@ -57,7 +57,7 @@ class TransformerConfig:
     `dtype` is the dtype of activations and matrix products; parameters keep their stored dtype and are
     cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of products with parameters
     (`models.matmul`).  `remat` names what each layer saves for the backward pass
-    (`transformer.REMAT_POLICIES`); `attention` names the kernel (see `models.attention`).
+    (`layers.REMAT_POLICIES`); `attention` names the kernel (see `models.attention`).
     `unroll_layers` unrolls the scan over layers, with `remat` only while decoding: faster on a CPU, slower to
     compile.
     """

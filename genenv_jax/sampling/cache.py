@@ -21,7 +21,7 @@ import numpy as np
 
 from genenv_jax.models.attention_decode import CacheSegment, repeat_heads
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import KVSegment
+from genenv_jax.models.layers import KVSegment
 from genenv_jax.parallel import rules
 from genenv_jax.sampling import parts
 from genenv_jax.typing import Array

@@ -30,7 +30,8 @@ import jax
 import jax.numpy as jnp
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import KVSegment, Transformer
+from genenv_jax.models.layers import KVSegment
+from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel import rules
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import parts

@@ -11,8 +11,8 @@ import pytest
 from genenv_jax.models import attention
 from genenv_jax.models.attention_cudnn import cudnn_attention
 from genenv_jax.models.config import TransformerConfig, Window
+from genenv_jax.models.layers import DecoderLayer
 from genenv_jax.models.scoring import completion_logprobs
-from genenv_jax.models.transformer import DecoderLayer
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from tests.sampling.small_model import make_batch, make_params
