@@ -7,12 +7,15 @@ import json
 import os
 
 import jax
+import numpy as np
 import pytest
 
 from genenv_jax.config import default_config, validate
+from genenv_jax.models.config import Window
 from genenv_jax.parallel.mesh import make_mesh
 from tests import commands, tiny
 from tests.commands import ROOT
+from tests.sampling import small_model
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(ROOT / "launch")
@@ -259,6 +262,17 @@ def test_the_roofline(aot_check):
     computed = costs.flops(update, work, decoder)
     least = costs.least_seconds(update, work, decoder, mesh, part)
     assert computed / least / 197e12 == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("tokens", [3, 16])
+def test_windows_leave_out_pairs_and_cached_keys(aot_check, tokens):
+    """As counted in the mask of each layer, and in its cache."""
+    costs = importlib.import_module("aot_costs")
+    config = dataclasses.replace(small_model.CONFIG, window=Window(5, (True, False, True), 1e4), num_layers=3)
+    back = np.subtract.outer(np.arange(tokens), np.arange(tokens))
+    masks = [(back >= 0) & (back < (5 if local else tokens)) for local in config.window.layers]
+    assert costs._pairs(config, tokens) == sum(map(np.sum, masks))
+    assert costs._cached(config, tokens) == sum(mask[-1].sum() for mask in masks)
 
 
 @pytest.mark.parametrize(
