@@ -25,6 +25,7 @@ def get_config(arg: str = "api_bank"):
     config.warm_start.learning_rate = 5e-4  # a few passes over few seeds
     config.warm_start.roles = "simulator"  # the agent answers as its chat template says
     config.agent.learning_rate = config.simulator.learning_rate = 2e-4
+    config.simulator.temperature = 0.7  # it writes little sense at 1
     config.agent.kl_coef = 0.0  # saves the forward pass of the reference
     if not arg.endswith("cpu"):
         _fit_one_card(config)
@@ -56,7 +57,6 @@ def _fit_two_cores(config) -> None:
     limits = config.limits
     if config.benchmark.name == "bfcl":
         config.benchmark.pair_functions = True
-        config.simulator.temperature = 0.7
         limits.prompt_buckets, limits.response_buckets = (544, 704, 896), (96,)
         limits.agent_response, limits.simulator_response = 192, 160
         limits.simulator_prompt = 1152
