@@ -153,9 +153,11 @@ def seed_demonstrations(
         others = [category[i] for i in rng.permutation(len(category)) if category[i] is not seed]
         sharing = by_tools.get(_names(seed), ()) if seed.tools else ()
         others += [other for other in sharing if other.category != seed.category]
+        others.sort(key=lambda other: other.tools != seed.tools)
         own = benchmark.source(seed)
-        others.sort(key=lambda other: (benchmark.source(other) == own, other.tools != seed.tools))
-        texts = _variations(benchmark, seed, others[:_TRIES], variations)
+        near = [other for other in others if benchmark.source(other) == own]
+        far = [other for other in others if benchmark.source(other) != own]
+        texts = _variations(benchmark, seed, far[:_TRIES] + near[:_TRIES], variations)
         if texts := texts or _variations(benchmark, seed, [seed], 1):
             shown = benchmark.simulator_messages(seed, SeedStatistics())
             found.append(Demonstration(SIMULATOR, shown, texts))

@@ -95,6 +95,7 @@ def test_seeds_in_pairs_share_their_functions():
         pair_functions=True,
     )  # fmt: skip
     benchmark.tasks = lambda split: two if split == "seed" else []
+    assert benchmark.source(two[0]) == benchmark.source(two[1])  # both train, or both validate
     made = seed_demonstrations(benchmark, two, 4, np.random.default_rng(0))
     written = [d.completions for d in made if d.role == SIMULATOR]
     assert written == [(benchmark.simulator_answer(task, two[0]),) for task in reversed(two)]

@@ -43,7 +43,7 @@ from genenv_jax.benchmarks.bfcl.categories import (
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import all_spoken
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
-from genenv_jax.benchmarks.bfcl.pairs import paired
+from genenv_jax.benchmarks.bfcl.pairs import PAIRED, paired
 from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
@@ -169,7 +169,7 @@ class BFCL(Published, ToolBenchmark):
         return as_python(answer, task.tools) if executed else answer
 
     def source(self, task: Task) -> str:
-        return tasks.split_key(task.id)
+        return task.answer.get(PAIRED) or tasks.split_key(task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         return self._of(seed).simulator_messages(seed, statistics)

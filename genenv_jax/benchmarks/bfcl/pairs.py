@@ -9,7 +9,7 @@ from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl.categories import kind_and_category, varies
 from genenv_jax.benchmarks.subsets import stable_position
 
-PAIRED = "paired"  # in `Task.answer`: what the simulator writes keeps the seed's functions
+PAIRED = "paired"  # in `Task.answer`: names the pair; what the simulator writes keeps the seed's functions
 _MOST_FUNCTIONS = 3  # of a pair
 
 
@@ -30,7 +30,7 @@ def paired(seeds: Sequence[Task]) -> list[Task]:
         if other is None:
             continue
         free.remove(other)
-        found += [_with_functions(seed, (*one.tools, *other.tools)) for seed in (one, other)]
+        found += [_with_functions(seed, (*one.tools, *other.tools), one.id) for seed in (one, other)]
     return found
 
 
@@ -39,8 +39,8 @@ def _fit(one: Task, other: Task) -> bool:
     return len(names) == len(one.tools) + len(other.tools) <= _MOST_FUNCTIONS
 
 
-def _with_functions(seed: Task, tools: tuple) -> Task:
+def _with_functions(seed: Task, tools: tuple, pair: str) -> Task:
     calls = len(seed.answer["ground_truth"])
     kind, category = kind_and_category(seed.category, calls, len(tools))
-    answer = {**seed.answer, "kind": kind, PAIRED: True}
+    answer = {**seed.answer, "kind": kind, PAIRED: pair}
     return dataclasses.replace(seed, tools=tools, category=category, answer=answer)

@@ -152,7 +152,7 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     answer = {
         "kind": spec["kind"], "language": spec["language"], "rule": spec["rule"],
         "ground_truth": truth, "same_tools": listed is None, "reference": reference,
-        **({PAIRED: True} if PAIRED in spec else {}),
+        **({PAIRED: spec[PAIRED]} if PAIRED in spec else {}),
     }  # fmt: skip
     category = seed.category
     if varies(spec):
