@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import data_files
@@ -13,6 +14,7 @@ from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN, categories
 from genenv_jax.benchmarks.bfcl.files import find_directory
 from genenv_jax.benchmarks.bfcl.tasks import load, splits
+from genenv_jax.benchmarks.demonstrations import SIMULATOR, seed_demonstrations
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from tests.benchmarks.bfcl_tasks import of_category
 
@@ -201,3 +203,22 @@ def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
         categories_of = [[task.category for task in of.tasks(split)] for of in (whole, part)]
         shares = [of.count("simple_python") / len(of) for of in categories_of]
         assert abs(shares[0] - shares[1]) < 0.1
+
+
+def test_pairs_of_the_data_demonstrate_each_other(data_dir):
+    categories = ("simple_python", "multiple", "parallel", "parallel_multiple")
+    benchmark = BFCL(data_dir=data_dir, seed_categories=categories, eval_categories=(), pair_functions=True)
+    seeds = benchmark.tasks("seed")
+    by_functions = collections.defaultdict(list)
+    for seed in seeds:
+        by_functions[str(seed.tools)].append(seed)
+    made = seed_demonstrations(benchmark, seeds, 1, np.random.default_rng(0))
+    written = [d.completions[0] for d in made if d.role == SIMULATOR]
+    assert len(seeds) == len(written) > 100
+    alone = 0  # an official answer that violates its declared types cannot be demonstrated
+    for seed, text in zip(seeds, written, strict=True):
+        partners = [other for other in by_functions[str(seed.tools)] if other is not seed]
+        texts = [benchmark.simulator_answer(other, seed) for other in partners]
+        alone += text not in texts
+        assert text in (*texts, benchmark.simulator_answer(seed, seed))
+    assert alone <= 0.02 * len(seeds)
