@@ -4,8 +4,9 @@
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 Qwen2.5-7B-Instruct plays both roles: 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
-per seed.  The seeds are the 845 sound, distinct calls of the 907 in the published training file of level 3
-(those of levels 1 and 2 are no longer published); all 399 + 135 + 245 test calls are held out.
+per seed.  The seeds are the 842 sound, distinct calls of the 907 in the published training file of level 3
+that no test call repeats (those of levels 1 and 2 are no longer published); all 399 + 135 + 245 test calls
+are held out.
 
     genenv evaluate --config=configs/api_bank.py --workdir=runs/api_bank-eval \\
         --model=Qwen/Qwen2.5-7B-Instruct

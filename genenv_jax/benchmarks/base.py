@@ -148,9 +148,13 @@ class Benchmark(abc.ABC):
         return {k: v for k, v in vars(self).items() if k not in read | {"_loaded", "_examples"}}
 
     def sound(self, candidates: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
-        """The candidates that pass `verify` and whose `canonical` form matches no held-out task."""
-        taken = {self.canonical(task) for task in held_out}
-        own = (task for task in candidates if self.canonical(task) not in taken)
+        """The candidates that pass `verify` and share no held-out task's `canonical` form or `meanings`."""
+
+        def keys(task: Task) -> set[str]:
+            return {self.canonical(task), *self.meanings(task)}
+
+        taken = {key for task in held_out for key in keys(task)}
+        own = (task for task in candidates if taken.isdisjoint(keys(task)))
         return [task for task in own if self.verify(task) is None]
 
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:

@@ -33,13 +33,14 @@ def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Messa
 
 
 def reply(tools: str, task: str, answer: str) -> str:
-    """Asks for the three sections, with what each contains.
+    """Asks for the three sections, with what each contains; tools "": the seed's are kept.
 
     `ask` shows a task in this form.  Small models copy what follows a header, so no description does.
     """
+    listed = f"{tools}, or only the word {SAME} to keep them" if tools else f"only the word {SAME}"
     return (
         "Reply in the form of your first task: three sections, each header at the start of a "
-        f"line, and nothing else. After `{TOOLS}` comes {tools}, or only the word {SAME} to keep them. "
+        f"line, and nothing else. After `{TOOLS}` comes {listed}. "
         f"After `{TASK}` comes {task}. After `{ANSWER}` comes {answer}."
     )
 

@@ -300,7 +300,9 @@ def parse_calls(
 def repeats_argument(text: str) -> bool:
     """Whether a call in a text that `parse_calls` reads gives an argument twice; Python does not allow it."""
     for node in ast.walk(_parse_expression(bracketed(text).strip())):
-        names = [keyword.arg for keyword in node.keywords] if isinstance(node, ast.Call) else []
+        names = (
+            [keyword.arg for keyword in node.keywords if keyword.arg] if isinstance(node, ast.Call) else []
+        )
         if len(names) > len(set(names)):
             return True
     return False

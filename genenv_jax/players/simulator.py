@@ -24,8 +24,7 @@ class SimulatorConfig(PlayerConfig):
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
       variations: generations per seed and epoch (n).
-      temperature: sampling temperature.  Small models need less than 1 to write sense; losses and KL refer to
-        the policy at 1.
+      temperature: sampling temperature; at 1, small models write nonsense.  Log-probs are those at 1.
       updates_per_epoch: rounds per epoch, each with fresh tasks, the agent's attempts and a simulator update;
         the last also updates the agent.  Metrics are the last round's.
       rwr_temperature: λ in exp(λ R_env).
@@ -38,7 +37,8 @@ class SimulatorConfig(PlayerConfig):
       coverage: exponent c in w / share^c, with the share of records that need the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
-      kl_cap: maximum KL of an update, in nats per token, over the current simulator's own texts; 0: no cap.
+      kl_cap: maximum KL of an update, in nats per token, over the current simulator's own texts (an estimate
+        over likelier texts if the temperature is below 1); 0: no cap.
         .01 is 1 to 2 nats per task; the paper gives no value.
     """
 

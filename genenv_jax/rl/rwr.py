@@ -53,9 +53,10 @@ def weighted_total(weights: Array, mask: Array) -> Array:
 def update_kl(logp: Array, start_logp: Array, own: Array, mask: Array) -> Array:
     """Mean k3 estimate of the KL between an update's starting and current policy, over its tokens.
 
-    The tokens were sampled from the starting policy, so log π_start and log π take the places of
-    log π and log π_ref in the estimator.  Only the generations with `own` (b, g) above 0 count: those that
-    the starting policy wrote and the update trains on.  Scalar, in nats per token; 0 without any.
+    The tokens were sampled from the starting policy (below temperature 1, from its likelier part), so log
+    π_start and log π take the places of log π and log π_ref in the estimator.  Only the generations with
+    `own` (b, g) above 0 count: those that the starting policy wrote and the update trains on.  Scalar, in
+    nats per token; 0 without any.
     """
     counted = (own > 0)[..., None] * mask
     return jnp.sum(kl_estimate(start_logp, logp) * counted) / jnp.maximum(jnp.sum(counted), 1)

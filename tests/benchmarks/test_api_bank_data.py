@@ -82,4 +82,4 @@ def test_the_files_are_the_published_ones(data_dir):
 
 def test_the_default_split(data_dir):
     benchmark = APIBank(data_dir=data_dir)
-    assert len(benchmark.tasks("seed")) == 845 and len(benchmark.tasks("eval")) == 399 + 135 + 245
+    assert len(benchmark.tasks("seed")) == 842 and len(benchmark.tasks("eval")) == 399 + 135 + 245

@@ -205,9 +205,12 @@ def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
         assert abs(shares[0] - shares[1]) < 0.1
 
 
-def test_pairs_of_the_data_demonstrate_each_other(data_dir):
-    categories = ("simple_python", "multiple", "parallel", "parallel_multiple")
-    benchmark = BFCL(data_dir=data_dir, seed_categories=categories, eval_categories=(), pair_functions=True)
+@pytest.mark.parametrize("version", ["v3", "v4"])
+def test_pairs_of_the_data_demonstrate_each_other(data_dir, version):
+    names = ("simple" if version == "v3" else "simple_python", "multiple", "parallel", "parallel_multiple")
+    benchmark = BFCL(
+        version=version, data_dir=data_dir, seed_categories=names, eval_categories=(), pair_functions=True
+    )
     seeds = benchmark.tasks("seed")
     by_functions = collections.defaultdict(list)
     for seed in seeds:

@@ -45,7 +45,7 @@ def test_an_optional_argument_at_its_default_may_be_left_out(benchmark):
         "unit": {"type": "string", "description": "Unit, 'm' or 'km'. Default is 'km'."},
         "rate": {"type": "float", "description": "Defaults to 0.05."},
         "full": {"type": "boolean", "description": "All of it, default is False"},
-        "area": {"type": "string", "description": "Where (default km/h if not given)."},
+        "area": {"type": "string", "description": "Where (default is km/h if not given)."},
         "odd": {"type": "dict", "default": 3, "properties": {}},  # a faulty default is none
     }
     properties = {"city": {"type": "string"}} | optional
@@ -86,6 +86,8 @@ def test_seeds_in_pairs_share_their_functions():
     again = dataclasses.replace(one, id="simple_python_2")  # both possible partners are taken
     two = paired([one, other, refusal])
     assert len(paired([one, other, again, refusal])) == 2 and paired([one, again]) == []
+    misnamed = dataclasses.replace(other, answer={**other.answer, "ground_truth": [{"order": {}}]})
+    assert paired([one, misnamed]) == []
     assert len(two) == 2 and two[0].tools == two[1].tools and len(two[0].tools) == 2
     assert {task.category for task in two} == {"multiple", "parallel_multiple"}
     assert all(task.answer["kind"] in ("multiple", "parallel") for task in two)
@@ -102,15 +104,71 @@ def test_seeds_in_pairs_share_their_functions():
     task = _parse(benchmark, written[0][0], two[0])
     assert PAIRED in task.answer and task.category == two[1].category
     text = benchmark.simulator_messages(two[0], SeedStatistics())
-    assert "The functions stay as they are" in text[0]["content"]
+    assert "comes only the word same." in text[0]["content"]
     assert all(tool["name"] in text[1]["content"] for tool in (WEATHER, BOOK))
     found = _parse(benchmark, generation(json.dumps([BOOK]), "A table for 2.", "[book(guests=2)]"), two[0])
     assert found == Rejection(base.BAD_TOOLS, "expected the seed's functions")
 
 
-def test_pairs_need_single_turns():
-    with pytest.raises(ValueError, match="pair_functions = True: expected seed categories of single turns"):
-        BFCL(data_dir="nowhere", pair_functions=True)
+@pytest.mark.parametrize("category", ["multi_turn_base", "simple_java", "irrelevance"])
+def test_pairs_need_python_calls_in_single_turns(category):
+    names = ("simple_python", category)
+    with pytest.raises(ValueError, match=f"expected seed categories of single .*, got {category}$"):
+        BFCL(data_dir="nowhere", seed_categories=names, pair_functions=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "want"),
+    [
+        ("string", 'Default is "it\'s".', "it's"),
+        ("string", "Default is 10:00 AM.", "10:00 AM"),
+        ("string", "Default: 2024-01-01", "2024-01-01"),
+        ("string", "Defaults to 3.5.1.", "3.5.1"),
+        ("string", "**Default**: km", "km"),
+        ("string", "Default is `km`", "km"),
+        ("string", "The default timezone for the request.", None),
+        ("string", "Default is the user's location", None),
+        ("string", "If no default is given, all.", "given"),
+        ("integer", "Default is 1,000", None),
+        ("integer", "Default is 10 inches if not given.", 10),
+        ("integer", "Default is 5-10", None),
+        ("integer", f"Default is {'9' * 5000}", None),
+        ("float", "Default is 1.5 million", None),
+        ("float", "default 0.05.", 0.05),
+        ("float", "Default is 5%", None),
+        ("boolean", "Default is False.", False),
+        ("array", "Default is ['a']", None),
+    ],
+)
+def test_defaults_in_words(kind, text, want):
+    assert schemas.default_of({"type": kind, "description": text}) == want
+
+
+def test_defaults_that_are_no_values():
+    assert schemas.default_of({"type": "integer", "default": "None"}) is None
+    assert schemas.default_of({"type": "string", "default": "x" * 10_000}) is None
+    long = {"type": "string", "description": "defaults a " * 100_000}
+    parameters = {
+        "type": "dict",
+        "properties": dict.fromkeys(map("p{}".format, range(60)), long),
+        "required": [],
+    }
+    tool = {"name": "f", "description": "", "parameters": parameters}
+    assert schemas.ground_truth_of([{"f": {}}] * 5_000, [tool], "python", True) == [{"f": {}}] * 5_000
+
+
+def test_functions_beside_those_called_do_not_hide_a_held_out_task(benchmark):
+    """Neither the same request nor, in other words, the same calls."""
+    held_out = dataclasses.replace(
+        seed_task("simple", truth=[{"weather.get": {"city": ["Rome"]}}]), id="simple_9", tools=(WEATHER,),
+        messages=({"role": "user", "content": "How warm is Rome?"},), origin="eval",
+    )  # fmt: skip
+    seed = seed_task()  # has two functions
+    for request in ("How warm is Rome?", "The weather of Rome, please"):
+        task = _parse(benchmark, generation(request=request, answer="[weather.get(city='Rome')]"), seed)
+        keys = {benchmark.canonical(task), *benchmark.meanings(task)}
+        assert not keys.isdisjoint({benchmark.canonical(held_out), *benchmark.meanings(held_out)})
+        assert benchmark.sound([task], [held_out]) == []
 
 
 def test_new_tools_replace_the_seeds(benchmark):
@@ -348,7 +406,10 @@ def test_canonical_form_survives_restating(benchmark):
     other = _parse(benchmark, generation(request="What is the weather in Rome for two days?"))
     assert benchmark.canonical(other) != benchmark.canonical(seed)
     fewer = _parse(benchmark, generation(json.dumps([WEATHER]), request))
-    assert benchmark.canonical(fewer) != benchmark.canonical(seed)
+    assert benchmark.canonical(fewer) == benchmark.canonical(seed)
+    turn = dataclasses.replace(seed, answer={**seed.answer, "rule": "static_match"})
+    alone = dataclasses.replace(turn, tools=(WEATHER,))
+    assert benchmark.canonical(turn) != benchmark.canonical(alone)
     assert benchmark.text(restated) == request
 
 

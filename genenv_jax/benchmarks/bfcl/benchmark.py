@@ -38,6 +38,7 @@ from genenv_jax.benchmarks.bfcl.categories import (
     MULTI_TURN_RULES,
     STATIC_MATCH,
     TURN_STATE,
+    can_vary,
     categories,
     language_of,
 )
@@ -68,8 +69,8 @@ class BFCL(Published, ToolBenchmark):
         (`tasks.split_key`).
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 539 of the 731 turns
         of v4's multi_turn_long_context; the paper trains on 544 base samples.
-      pair_functions: pair the seeds of single turns; each also has its partner's functions, and the simulator
-        keeps them (`pairs.paired`).  Small models write functions that make no sense.
+      pair_functions: pair the seeds; each also has its partner's functions, and the simulator keeps them.
+        Seeds with three or more are left out (`pairs.paired`).  A small model's own functions make no sense.
       reward: "exact", or "graded": in training, wrong calls of single turns and under "turn_static" earn
         part of the reward, at most half (`graded`).
     Raises:
@@ -109,8 +110,10 @@ class BFCL(Published, ToolBenchmark):
         trains_on_turns = all(name in MULTI_TURN for name in self.seed_categories)
         if self.reward == GRADED and trains_on_turns and rule != STATIC_MATCH:
             raise ValueError("reward = 'graded': expected seeds whose calls are not executed")
-        if self.pair_functions and trains_on_turns:
-            raise ValueError("pair_functions = True: expected seed categories of single turns")
+        fixed = [name for name in self.seed_categories if not can_vary(name)]
+        if self.pair_functions and fixed:
+            expected = "expected seed categories of single turns with calls in Python"
+            raise ValueError(f"pair_functions = True: {expected}, got {', '.join(fixed)}")
         used = (*self.seed_categories, *self.eval_categories)
         self._executes = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
         if self._executes:
@@ -222,12 +225,13 @@ class BFCL(Published, ToolBenchmark):
         return any(letters(request) in self._held_out_requests for request in asked)
 
     def canonical(self, task: Task) -> str:
-        """The request (of a conversation, all) as `letters`, the names of the tools and of those to call.
+        """The request (of a conversation, all) as `letters`, and the names of the functions to call.
 
         Argument values are left out: BFCL accepts several for most parameters, and a restated evaluation
-        task must be detected whichever it uses.
+        task must be detected whichever it uses.  So are the other functions of a single turn: BFCL has the
+        same request in several categories, beside other functions.
         """
-        tools = sorted(tool["name"] for tool in task.tools)
+        tools = [] if task.answer["rule"] == AST else sorted(tool["name"] for tool in task.tools)
         called = sorted(task.answer.get("functions") or self._calls(task))
         return json.dumps([letters(self.text(task)), tools, called], ensure_ascii=False)
 

@@ -46,6 +46,12 @@ def varies(spec: Mapping[str, Any]) -> bool:
     return spec["rule"] == AST and spec["language"] == "python" and spec["kind"] not in NO_CALL
 
 
+def can_vary(category: str) -> bool:
+    """Whether `varies` holds for the tasks of a category."""
+    single = category not in MULTI_TURN and language_of(category) == "python"
+    return single and kind_of(category) not in NO_CALL
+
+
 def kind_and_category(seed_category: str, calls: int, tools: int) -> tuple[str, str]:
     """The rule and the category of a generated task for which `varies` holds.
 

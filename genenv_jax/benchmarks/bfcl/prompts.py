@@ -94,13 +94,12 @@ exactly one correct answer, and every value in the answer must follow from the r
 Types that a parameter may have: {types}. "required" lists the parameters that a call must have."""
 _FREE = "the functions and the number of calls"
 _FREE_IF_KEPT = "the functions that are called and how often"
-_KEPT_RULES = """\
-
-
-The functions stay as they are, so the first section is the word {same}."""
 _EXECUTED_RULES = """\
- The correct calls are executed, after those of the conversation so far, on the state below: each must run \
-without an error, so use names and numbers that are there."""
+
+
+The functions stay as they are, so the first section is the word {same}. The correct calls are \
+executed, after those of the conversation so far, on the state below: each must run without an error, \
+so use names and numbers that are there."""
 _ANSWER_FORMS = {
     "simple": "one correct call of the first function, as [name(parameter=value)]",
     "multiple": "one correct call of one of the functions, as [name(parameter=value)]",
@@ -310,7 +309,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     system = _SIMULATOR_RULES.format(
         free=_FREE_IF_KEPT if paired else _FREE,
         reply=headers.reply(
-            "a JSON list of functions",
+            "" if paired else "a JSON list of functions",
             "the user's request",
             _ANSWER_FORMS["parallel" if varies(spec) else spec["kind"]],
         ),
@@ -318,10 +317,8 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     )
     record = success_record(statistics)
     state = []
-    if executed or paired:
-        system += _KEPT_RULES.format(same=headers.SAME)
     if executed:
-        system += _EXECUTED_RULES
+        system += _EXECUTED_RULES.format(same=headers.SAME)
         needed = (system, answer, record, tool_text(seed.tools, 0), seed.messages[-1]["content"])
         space = MAX_CHARS - sum(map(len, needed)) - _HEADING_CHARS
         state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]

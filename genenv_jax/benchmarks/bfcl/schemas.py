@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import keyword
 import re
@@ -16,13 +17,18 @@ from genenv_jax.benchmarks.wording import fold, words
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
-_STATED_DEFAULT = re.compile(  # "Default is 'miles'.", "Defaults to 0.05", "default: true", "Default km/h."
-    r"""\bdefaults?(?:\ value)?(?:\ is|\ to|\ set\ to|\ as|:|=)*\s*
-    (?:['"]([^'"]*)['"]
-    |([-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)(?![\w%])
-    |([^\s'",;.)][^'",;.)]{0,40}?)(?=\ if\b|['",;.)]|$))""",
+# "Default is 'miles'.", "Defaults to 0.05", "default: true", "Default is km/h if not given."
+_STATED_DEFAULT = re.compile(
+    r"""\bdefaults?(?:\ value)?[*]*(?P<stated>(?:\ (?:is|to|be|set\ to)|:|=)*)\s*(?:
+    (?P<quote>["'`])(?P<quoted>.*?)(?P=quote)(?![^\W_])
+    |(?P<number>[-+]?[0-9]{1,15}(?:[.][0-9]{1,15})?(?:e[-+]?[0-9]{1,2})?)
+      (?=[.;,)]*(?:\s|$))(?!\s*(?:hundred|thousand|million|billion|percent|am|pm|[^\w\s.;,()])\b)
+    |(?P<bare>(?!(?:an?|the|that|all|any|not|no|none|null|use|empty|current|will)\b)[^\W_][^'"`;,()]{0,40}?)
+      (?=\ if\b|[;,)]|[.](?:\s|$)|$))""",
     re.IGNORECASE | re.VERBOSE,
 )
+_LONGEST = 200  # characters of a default
+_SEARCHED = 1_000  # characters of a description
 _PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OWN_TYPES = {"object": "dict", "number": "float"}  # BFCL's names of JSON schema's types
 _NO_OPTION = (KeyError, TypeError, ValueError, NotImplementedError)
@@ -152,7 +158,7 @@ def ground_truth_of(
       calls: decoded calls, {name: {argument: value}}; values are source text in Java and JavaScript.
       tools: well-formed function descriptions.
       defaults_are_optional: treat an optional parameter at its default (`default_of`) like a missing one,
-        as BFCL's own answers do.
+        as BFCL's own answers do.  (The official checker then takes an empty text or list for a missing one.)
 
     Returns:
       One {name: {argument: options}} per call, with one acceptable value per argument (and "" if it
@@ -161,6 +167,7 @@ def ground_truth_of(
       it pass as a variable), or one that JSON cannot hold.
     """
     by_name = {tool["name"]: tool for tool in tools}
+    defaults: dict[str, dict[str, Any]] = {}
     truth = []
     for call in calls:
         name, arguments = next(iter(call.items()))
@@ -180,7 +187,9 @@ def ground_truth_of(
             except _NO_OPTION as error:
                 return Rejection(BAD_ANSWER, f"{name}.{argument}: {error}"[:200])
         if defaults_are_optional:
-            _admit_defaults(options, parameters, language)
+            if name not in defaults:
+                defaults[name] = _defaults(by_name[name], language)
+            _admit_defaults(options, defaults[name])
         truth.append({name: options})
     return truth
 
@@ -241,15 +250,18 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
-def _admit_defaults(options: dict[str, list[Any]], parameters: Mapping[str, Any], language: str) -> None:
+def _defaults(tool: Mapping[str, Any], language: str) -> dict[str, Any]:
+    """The defaults of a function's optional parameters that have their declared type."""
+    parameters, found = tool["parameters"], {}
     for name, schema in parameters["properties"].items():
-        default = default_of(schema)
-        if name in parameters["required"] or default is None:
-            continue
-        try:
-            default = _option(default, schema, language)
-        except _NO_OPTION:
-            continue
+        default = None if name in parameters["required"] else default_of(schema)
+        with contextlib.suppress(*_NO_OPTION):
+            found |= {} if default is None else {name: _option(default, schema, language)}
+    return found
+
+
+def _admit_defaults(options: dict[str, list[Any]], defaults: Mapping[str, Any]) -> None:
+    for name, default in defaults.items():
         if name not in options:
             options[name] = ["", default]
             continue
@@ -264,11 +276,12 @@ def default_of(schema: Mapping[str, Any]) -> Any:
     A stated default has the declared type.  Most functions of BFCL have only this one.
     """
     if "default" in schema:
-        return schema["default"]
-    found = _STATED_DEFAULT.search(str(schema.get("description")))
+        default = schema["default"]
+        return None if default == "None" or len(str(default)) > _LONGEST else default
+    found = _STATED_DEFAULT.search(str(schema.get("description"))[:_SEARCHED])
     if not found:
         return None
-    quoted, number, bare = found.groups()
+    quoted, number, bare = found.group("quoted", "number", "bare")
     match schema.get("type"):
         case "boolean" if bare and bare.lower() in ("true", "false"):
             return bare.lower() == "true"
@@ -277,7 +290,7 @@ def default_of(schema: Mapping[str, Any]) -> Any:
         case "float" if number:
             return float(number)
         case "string":
-            return quoted if quoted is not None else number or bare
+            return quoted if quoted is not None else number or (bare if found["stated"] else None)
     return None
 
 

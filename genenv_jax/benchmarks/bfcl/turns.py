@@ -33,6 +33,7 @@ from genenv_jax.benchmarks.wording import fold
 _NOTHING_TO_CALL = "None of the functions can do that."
 NO_REFUSAL = "no_refusal"  # officially no call, but no refusal in words either
 _MAX_REQUEST = 12_288
+_MAX_CALLS = 64  # of a generated reference
 # Calls or their fragments: they begin with a bracket or `name(`, or contain `name(argument=`, the keys of a
 # call as JSON, or the tag that some models put around a call.
 _FENCE = re.compile(r"\s*`*(?:(?<=```)\w+\n)?[\s`'\"]*")
@@ -60,7 +61,7 @@ def meanings(task: Task) -> list[str]:
     required = {tool["name"]: tool["parameters"]["required"] for tool in task.tools}
     calls = schemas.reference_calls(task.answer["ground_truth"], task.tools)
     calls = [(name, {k: of[k] for k in of if k in required[name]} or of) for name, of in calls]
-    return meaning_of(task.tools, calls if task.answer["rule"] == AST else [])
+    return meaning_of((), calls if task.answer["rule"] == AST else [])  # whatever else could be called
 
 
 def agent_answer(task: Task) -> str:
@@ -191,6 +192,8 @@ def _ground_truth(
     calls = _decode(reference, tools, spec)
     if isinstance(calls, Rejection):
         return Rejection(base.BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
+    if len(calls) > _MAX_CALLS:
+        return Rejection(base.BAD_ANSWER, f"more than {_MAX_CALLS} calls")
     if spec["language"] == "python" and repeats_argument(reference):
         return Rejection(base.BAD_ANSWER, "an argument is given twice")
     if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
