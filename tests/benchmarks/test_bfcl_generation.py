@@ -110,6 +110,25 @@ def test_seeds_in_pairs_share_their_functions():
     assert found == Rejection(base.BAD_TOOLS, "expected the seed's functions")
 
 
+def test_a_limit_on_seeds_parts_no_pair(monkeypatch):
+    names = ("simple_python",)
+    benchmark = BFCL(
+        data_dir="nowhere", seed_categories=names, eval_categories=names, pair_functions=True, max_seeds=10
+    )
+    cases = [(tool, f"{tool['name']} {i}?") for i in range(20) for tool in (WEATHER, BOOK)]
+    seeds = [
+        dataclasses.replace(
+            seed_task("simple", truth=[{tool["name"]: {}}]), id=f"simple_python_{i}", tools=(tool,),
+            messages=({"role": "user", "content": request},),
+        )
+        for i, (tool, request) in enumerate(cases)
+    ]  # fmt: skip
+    monkeypatch.setattr(benchmark, "_load", lambda split: seeds if split == "seed" else [])
+    monkeypatch.setattr(benchmark, "verify", lambda task: None)
+    sources = [benchmark.source(seed) for seed in benchmark.tasks("seed")]
+    assert 0 < len(sources) <= 10 and {sources.count(source) for source in sources} == {2}
+
+
 @pytest.mark.parametrize("category", ["multi_turn_base", "simple_java", "irrelevance"])
 def test_pairs_need_python_calls_in_single_turns(category):
     names = ("simple_python", category)

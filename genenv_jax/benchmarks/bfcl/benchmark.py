@@ -48,7 +48,7 @@ from genenv_jax.benchmarks.bfcl.pairs import PAIRED, paired
 from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
-from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 from genenv_jax.benchmarks.task import TOOLS
 from genenv_jax.benchmarks.tools import ToolBenchmark, as_python
 from genenv_jax.benchmarks.wording import letters
@@ -133,7 +133,8 @@ class BFCL(Published, ToolBenchmark):
             return held_out
         self._held_out_requests = _conversation_requests(held_out)
         seeds = self.sound(self._load("seed"), held_out)
-        return paired(seeds) if self.pair_functions else seeds
+        # `max_seeds` is applied first, so that it parts no pair.
+        return paired(stable_subset(seeds, self.max_seeds)) if self.pair_functions else seeds
 
     def _load(self, split: str) -> list[Task]:
         loaded = tasks.load(
