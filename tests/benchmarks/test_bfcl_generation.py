@@ -64,6 +64,14 @@ def test_an_optional_argument_at_its_default_may_be_left_out(benchmark):
         assert not benchmark.score(task, f"[go({wrong})]").success
 
 
+@pytest.mark.parametrize("between", [" ", "\n", ", ", ""])
+def test_a_list_for_each_call_is_one_list(benchmark, between):
+    one, other = "weather.get(city='Rome')", "book(guests=2, dishes=['a'])"
+    task = _parse(benchmark, generation(request="Rome for 2, a.", answer=f"[{one}]{between}[{other}]"))
+    assert task.answer["reference"] == f"[{one}, {other}]" and benchmark.verify(task) is None
+    assert benchmark.score(task, f"[{other}, {one}]").success
+
+
 def test_an_argument_given_twice_is_no_reference(benchmark):
     found = _parse(benchmark, generation(answer="[weather.get(city='Rome', city='Oslo')]"))
     assert found == Rejection(base.BAD_ANSWER, "an argument is given twice")

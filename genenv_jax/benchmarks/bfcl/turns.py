@@ -33,6 +33,7 @@ from genenv_jax.benchmarks.wording import fold
 _NOTHING_TO_CALL = "None of the functions can do that."
 NO_REFUSAL = "no_refusal"  # officially no call, but no refusal in words either
 _MAX_REQUEST = 12_288
+_NEXT_LIST = re.compile(r"\)\s{0,9}\]\s{0,9},?\s{0,9}\[(?=[\w.]{1,99}\()")  # `[f(x=1)] [g(y=2)]`
 _MAX_CALLS = 64  # of a generated reference
 # Calls or their fragments: they begin with a bracket or `name(`, or contain `name(argument=`, the keys of a
 # call as JSON, or the tag that some models put around a call.
@@ -203,9 +204,15 @@ def _ground_truth(
 
 
 def _in_own_form(reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> str:
-    """A reference in a code fence or in a model family's call format as `[f(x=1)]`; any other unchanged."""
+    """A reference as `[f(x=1)]` that has a code fence, a model family's form or a list for each call.
+
+    Any other is returned unchanged.
+    """
     if not isinstance(_decode(reference, tools, spec), Rejection):
         return reference
+    joined = _NEXT_LIST.sub("), ", reference)
+    if joined != reference and not isinstance(_decode(joined, tools, spec), Rejection):
+        return joined
     inside = unfenced(reference)
     return as_python(inside, tools) if spec["language"] == "python" else inside
 
