@@ -91,14 +91,15 @@ def _records(level: int, replies: bool) -> list[dict[str, Any]]:
 
 
 def _samples(training: bool) -> list[dict[str, Any]]:
-    """Requirements of level 3, each a search and a call."""
+    """Requirements of level 3, each a search and a call; none is both in training and in the tests."""
     found = []
     for number, person in enumerate(_PEOPLE):
-        wish = f"{'Reserve' if training else 'Book'} {number + 2} seats for {person}."
-        arguments = {"guest": person, "seats": str(number + 2)}
+        seats, keywords = (number + 12, "TableBooking") if training else (number + 2, "BookTable")
+        wish = f"{'Reserve' if training else 'Book'} {seats} seats for {person}."
+        arguments = {"guest": person, "seats": str(seats)}
         apis = [
-            {"api_name": TOOL_SEARCHER, "input": {"keywords": "BookTable"},
-             "output": _result(TOOL_SEARCHER, {"keywords": "BookTable"}, [SEARCH, BOOK])},
+            {"api_name": TOOL_SEARCHER, "input": {"keywords": keywords},
+             "output": _result(TOOL_SEARCHER, {"keywords": keywords}, [SEARCH, BOOK])},
             {"api_name": "BookTable", "input": arguments,
              "output": _result("BookTable", arguments, {"table": number})},
         ]  # fmt: skip

@@ -44,7 +44,7 @@ def test_calls_and_replies_of_three_levels(directory):
     assert last.tools[0]["name"] == "ToolSearcher" and last.answer["types"] == kinds
     assert splits["level-1-response"][0].answer["text"] == "It is done, Ada. Anything else?"
     assert splits["lv3-response-train"][0].answer["text"] == "Booked for Ada."
-    assert splits["lv3-api-train"][15].answer["parameters"] == {"guest": "Hugo", "seats": "9"}
+    assert splits["lv3-api-train"][15].answer["parameters"] == {"guest": "Hugo", "seats": "19"}
     for tasks in splits.values():
         for task in tasks:
             assert "Generate" not in task.messages[0]["content"]
