@@ -123,6 +123,7 @@ _COIN = (
     '[{"name": "SetCoin", "description": "Sets a coin.", "input_parameters": '
     '{"side": {"type": "str", "description": "Heads or tails."}}}]'
 )
+_ALSO = (base.BAD_TOOLS, base.BAD_ANSWER)  # a held-out call may contradict its own or the seed's tools
 EXPLOITS = [
     *answers("api_bank", echo_of_the_request={
         "records": 0.02, "remains": "a call that was made before is right again"}),
@@ -157,7 +158,7 @@ EXPLOITS = [
     _agent("the right search with two words more", _searched(
         lambda task: f"{task.answer['parameters']['keywords']} zebra pickle")),
 
-    *generations("api_bank", (base.BAD_TOOLS, base.NOT_ASKED, base.GIVEN_AWAY), few_words=0.2),
+    *generations("api_bank", (*_ALSO, base.NOT_ASKED, base.GIVEN_AWAY), few_words=0.2),
     _simulator("something useful", generation("User: Do something useful."),
                reasons=(base.NOT_ASKED, base.BAD_TOOLS), records=0.01),
     _simulator("the call in the request", generation(lambda scene, seed, of: f"User: It is {of}"),
@@ -179,7 +180,7 @@ EXPLOITS = [
         reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
     _simulator("a held-out conversation in other words", held_out(backwards), records=0.01,
                remains="a call without arguments is known by its wording alone",
-               reasons=(base.CONTAMINATED, base.NOT_ASKED, base.BAD_TOOLS, base.UNPARSABLE, base.GIVEN_AWAY)),
+               reasons=(base.CONTAMINATED, base.NOT_ASKED, *_ALSO, base.UNPARSABLE, base.GIVEN_AWAY)),
     _simulator("a value that is hidden", generation(
         "User: Set the coin as I think.", "[SetCoin(side='tails')]", _COIN), reasons=(base.NOT_ASKED,)),
     _simulator("the toss of a coin", generation(

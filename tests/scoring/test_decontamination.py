@@ -20,10 +20,10 @@ _SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
 # requests in two categories, word for word; 5 more, and 9 of API-Bank's, are near-copies; one
 # of API-Bank's makes a held-out call in other words.
 BENCHMARKS = {
-    "api_bank": ("api_bank", {}, 10),
+    "api_bank": ("api_bank", {}, 7),
     "bamboogle": ("bamboogle", {}, 0),
     "bfcl_turns": ("bfcl", {}, 0),
-    "bfcl_single": ("bfcl", {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS}, 42),
+    "bfcl_single": ("bfcl", {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS}, 3),
 }
 
 
