@@ -12,7 +12,7 @@ has (docs/memory.md, "Small models on one chip").
 
 is GRPO on the seeds alone, which takes held-out accuracy from .48 to .65-.75 in minutes on one H200
 (docs/results/qwen.md).  `:bfcl,cpu` has sizes for two cores and a simulator that keeps its seeds' functions;
-an epoch of 32 generated tasks takes about twenty minutes and 7.7 GiB.
+an epoch of 32 generated tasks takes about twenty minutes and 7.7 GiB, and the agent gets worse.
 """
 
 from genenv_jax.configs import smollm2
