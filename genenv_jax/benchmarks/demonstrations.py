@@ -151,7 +151,7 @@ def seed_demonstrations(
         found.append(Demonstration(AGENT, messages, (written,)))
         category = by_category[seed.category]
         others = [category[i] for i in rng.permutation(len(category)) if category[i] is not seed]
-        sharing = by_tools.get(_names(seed), ()) if seed.tools else ()
+        sharing = by_tools[_names(seed)] if seed.tools else ()
         others += [other for other in sharing if other.category != seed.category]
         others.sort(key=lambda other: other.tools != seed.tools)
         own = benchmark.source(seed)

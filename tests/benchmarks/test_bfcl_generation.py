@@ -174,6 +174,10 @@ def test_defaults_in_words(kind, text, want):
 def test_defaults_that_are_no_values():
     assert schemas.default_of({"type": "integer", "default": "None"}) is None
     assert schemas.default_of({"type": "string", "default": "x" * 10_000}) is None
+    huge = {"type": "integer", "default": 16**5_000}  # has no decimal text
+    parameters = {"type": "dict", "properties": {"n": huge}, "required": []}
+    tool = {"name": "f", "description": "", "parameters": parameters}
+    assert schemas.ground_truth_of([{"f": {}}], [tool], "python", True) == [{"f": {}}]
     long = {"type": "string", "description": "defaults a " * 100_000}
     parameters = {
         "type": "dict",

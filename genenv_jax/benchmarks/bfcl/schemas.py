@@ -254,8 +254,8 @@ def _defaults(tool: Mapping[str, Any], language: str) -> dict[str, Any]:
     """The defaults of a function's optional parameters that have their declared type."""
     parameters, found = tool["parameters"], {}
     for name, schema in parameters["properties"].items():
-        default = None if name in parameters["required"] else default_of(schema)
-        with contextlib.suppress(*_NO_OPTION):
+        with contextlib.suppress(*_NO_OPTION):  # an integer may have too many digits even to be measured
+            default = None if name in parameters["required"] else default_of(schema)
             found |= {} if default is None else {name: _option(default, schema, language)}
     return found
 
