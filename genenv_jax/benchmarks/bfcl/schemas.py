@@ -13,7 +13,6 @@ from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, java
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.tools import json_type
-from genenv_jax.benchmarks.wording import fold, words
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
@@ -319,31 +318,29 @@ def reference_calls(
         yield name, arguments
 
 
-def unlisted_values(
+def values_to_state(
     calls: Sequence[tuple[str, Mapping[str, Any]]], tools: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
-    """The values of calls, lists and mappings flattened, except those that a schema lists or defaults to.
+    """The values of calls that a request must state, lists and mappings flattened.
 
-    A listed value is in the "enum", the "default" or the description, which for texts must mention a default.
+    It need not state a parameter's default (`default_of`), or what the "enum" of a required one lists.
     """
-    by_name = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
+    by_name = {tool["name"]: tool["parameters"] for tool in tools}
     values = []
     for name, arguments in calls:
         for argument, value in arguments.items():
-            schema = by_name[name].get(argument, {})
-            listed, described = list(_listed(schema)), fold(str(schema.get("description")))
-            for leaf in leaves(value):
-                number = isinstance(leaf, int | float) and words(str(leaf))[0] in words(described)
-                default = "default" in described and fold(str(leaf)) in described
-                values += [] if number or default or leaf in listed else [leaf]
+            schema = by_name[name]["properties"].get(argument, {})
+            listed = list(_listed(schema)) if argument in by_name[name]["required"] else []
+            if value != default_of(schema):
+                values += [leaf for leaf in leaves(value) if leaf not in listed]
     return values
 
 
 def _listed(schema: Any) -> Iterator[Any]:
-    """The values in "enum" or "default" of a schema or its nested schemas."""
+    """The values in "enum" of a schema or its nested schemas."""
     if isinstance(schema, Mapping):
         for key, entry in schema.items():
-            yield from leaves(entry) if key in ("enum", "default") else _listed(entry)
+            yield from leaves(entry) if key == "enum" else _listed(entry)
 
 
 def _chosen(option: Any, schema: Mapping[str, Any]) -> Any:

@@ -107,7 +107,7 @@ def _call_grounding(
 ) -> Rejection | str:
     called = [(call.name, call.arguments)]
     described = " ".join(map(str, leaves(tools[call.name])))
-    values = schemas.unlisted_values(called, [tools[call.name]])
+    values = schemas.values_to_state(called, [tools[call.name]])
     known = fold(described)
     values = [v for v in values if not isinstance(v, str) or fold(v) not in known]
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"

@@ -95,15 +95,15 @@ def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
 def grounding(task: Task) -> Rejection | str:
     """See `Benchmark.grounding`.
 
-    A value need not be stated if it may be left out, if a schema lists or defaults to it (but without other
-    values, one listed value must be), or in a conversation's turn, whose state may hold it.
+    A value need not be stated if it may be left out, if it is a default or a required parameter's schema lists
+    it (but without other values, one listed value must be), or in a conversation's turn, whose state may hold it.
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
     pairs = [pair for call in spec["ground_truth"] for pair in call.items()]
     required = [{name: {k: o for k, o in of.items() if "" not in o}} for name, of in pairs]
     asked = list(schemas.reference_calls(required, task.tools))
-    values = schemas.unlisted_values(asked, task.tools) if spec["rule"] == AST else []
+    values = schemas.values_to_state(asked, task.tools) if spec["rule"] == AST else []
     context = "\n".join(message["content"] for message in task.messages)
     called = {name for name, _ in calls}
     described = " ".join(map(str, leaves([tool for tool in task.tools if tool["name"] in called])))

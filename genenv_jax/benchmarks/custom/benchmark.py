@@ -23,7 +23,7 @@ from absl import logging
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
-from genenv_jax.benchmarks.bfcl.schemas import unlisted_values
+from genenv_jax.benchmarks.bfcl.schemas import values_to_state
 from genenv_jax.benchmarks.calls import write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT, F1
@@ -290,7 +290,7 @@ class Custom(ToolBenchmark):
         made = calls.pairs(task.answer["reference"])
         values = [value for _, arguments in made for value in leaves(arguments)]
         if task.tools:
-            values = unlisted_values(made, task.tools)
+            values = values_to_state(made, task.tools)
         return judge(made, values, self.text(task), said, "")
 
     def signature(self, task: Task) -> str:
