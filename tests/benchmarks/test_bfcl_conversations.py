@@ -248,6 +248,7 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
          base.NOT_ASKED),
         ([("", "[ls()]")], conversations.EMPTY_TURN),
         ([("Show it.", "[cat(")], base.BAD_ANSWER),
+        ([("Show it.", "[cat(file_name='a', file_name='b')]")], base.BAD_ANSWER),
     ],
 )  # fmt: skip
 def test_unsound_generations_are_turned_away(benchmark, turns, reason):

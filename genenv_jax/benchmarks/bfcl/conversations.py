@@ -37,7 +37,7 @@ from genenv_jax.benchmarks.bfcl.episode import (
 from genenv_jax.benchmarks.bfcl.fitting import shortened
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.bfcl.soundness import BAD_STATE
-from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
+from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json, repeats_argument
 from genenv_jax.benchmarks.success_record import success_record
 from genenv_jax.benchmarks.tools import python_call
 
@@ -166,6 +166,8 @@ def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call
         return Rejection(EMPTY_TURN, "no calls")
     if len(calls) > MAX_ANSWER_CALLS:
         return Rejection(TOO_MANY_CALLS, f"{len(calls)} calls, limit {MAX_ANSWER_CALLS}")
+    if repeats_argument(turn["calls"]):
+        return Rejection(base.BAD_ANSWER, "an argument is given twice")
     truth = ground_truth_of(calls, tools, "python", defaults_are_optional=True)
     if isinstance(truth, Rejection):
         return Rejection(base.BAD_ANSWER, truth.detail)
