@@ -159,12 +159,3 @@ def test_nothing_made_without_the_reference_earns_more(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_made_without_the_reference_earns_more_of_many(name):
     _check(name, 500)
-
-
-def test_the_property_can_fail():
-    """If the reference is among the draws, it is found."""
-    reference = {**MADE, "dial": lambda draw, opened, task: opened.benchmark.agent_answer(task)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{__name__}.MADE", reference)
-        with pytest.raises(AssertionError):
-            _check("dial", 60)
