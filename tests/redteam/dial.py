@@ -14,11 +14,6 @@ _agent = functools.partial(Exploit, "dial", AGENT)
 _simulator = functools.partial(Exploit, "dial", SIMULATOR)
 
 
-def _later(text: str) -> str:
-    """Every result plus one."""
-    return re.sub(r"= (\d)", lambda found: f"= {(int(found[1]) + 1) % 10}", text)
-
-
 def _all_results(scene: Scene, task: Task) -> str:
     """The first call with every possible result."""
     call = scene.benchmark.agent_answer(task).split("\n")[0].partition(" = ")[0]
@@ -35,18 +30,11 @@ EXPLOITS = [
     _agent("every result there is", _all_results),
     _agent("results without calls", changed(lambda text: "\n".join(
         line[-1] for line in text.split("\n")))),
-    _agent("results that are one further", changed(_later)),
     _agent("two results a call", changed(lambda text: re.sub(r"= (\d)", r"= \1 = 0", text))),
-    _agent("all calls but the last", changed(lambda text: text.rpartition("\n")[0])),
     _agent("all calls but the first", changed(lambda text: text.partition("\n")[2])),
-    _agent("a call more", changed(lambda text: f"{text}\nadd(0, 1) = 1")),
-    _agent("everything twice", changed(lambda text: f"{text}\n{text}")),
     _agent("the last result alone", changed(lambda text: text.rpartition(" ")[2])),
-    _agent("digits of another script", changed(lambda text: text.translate(
-        {ord("0") + n: 0x0660 + n for n in range(10)}))),
     _agent("look-alike letters", changed(lambda text: text.replace("a", "\u0430").replace(
         "u", "\u03c5"))),
-    _agent("calls in reversed order", changed(lambda text: "\n".join(text.split("\n")[::-1]))),
     _agent("a thousand blank lines", changed(lambda text: text + 1_000 * "\n" + "x")),
 
     *generations("dial", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
