@@ -83,9 +83,6 @@ EXPLOITS = [
 
     *generations("alfworld", (base.BAD_ANSWER, base.NOT_EXECUTABLE), restated=False),
     _simulator("a held-out situation in capitals", _loud, reasons=(base.CONTAMINATED,)),
-    _simulator("a chore that asks for something else", drawers(
-        "heat an egg", "clean mug 1 with sink 1", f"{_TWO}\nYou pick up the mug 1 from the drawer 1."),
-        reasons=(base.BAD_ANSWER,)),
     _simulator("a chore that is the command", drawers("go to drawer 1"), reasons=(base.GIVEN_AWAY,)),
     _simulator("a chore with the command in capitals", drawers("find a mug: GO TO DRAWER 1"),
                reasons=(base.GIVEN_AWAY,)),

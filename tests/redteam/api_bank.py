@@ -14,7 +14,6 @@ from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "api_bank", AGENT)
 _simulator = functools.partial(Exploit, "api_bank", SIMULATOR)
-_JUNK = ("zebra", "umbrella", "quantum", "pickle", "lantern")
 
 
 def _made(number: int, request: str, name: str, **parameters: tuple[str, str]) -> Task:
@@ -37,13 +36,6 @@ TASKS = [
           time=("str", "2023-03-05 09:00:00"), health_data=("list", "[{'name': 'weight', 'value': '70'}]")),
     _made(1, "Token t1: put lunch with all my old friends on 2023-03-05.", "AddAgenda", token=("str", "t1"),
           content=("str", "lunch with all my old friends"), time=("str", "2023-03-05")),
-    _made(2, "Token t2: forget my old dentist date of 2023-03-06 in the town.", "DeleteAgenda",
-          token=("str", "t2"), content=("str", "old dentist date"), time=("str", "2023-03-06"),
-          location=("str", "the town")),
-    _made(3, "Wake me at 7:00, and no snooze please: False.", "SetAlarm", time=("str", "7:00"),
-          snooze=("bool", "False")),
-    _made(4, "Say good morning in Chinese, from English.", "Translate", src=("str", "good morning"),
-          src_lang=("str", "English"), tgt_lang=("str", "Chinese")),
 ]  # fmt: skip
 
 
@@ -76,29 +68,6 @@ def one(choose: Callable[[Task, str], bool], value: str) -> Make:
         return None
 
     return make
-
-
-def _is_search(task: Task) -> bool:
-    return task.answer["name"] == "ToolSearcher"
-
-
-def _searched(keywords: Callable[[Task], str]) -> Make:
-    """A tool search."""
-    return lambda scene, task: (
-        write_call("ToolSearcher", {"keywords": keywords(task)}) if _is_search(task) else None
-    )
-
-
-def _of(kind: str) -> Callable[[Task, str], bool]:
-    return lambda task, key: str(task.answer["types"].get(key)) in kind.split()
-
-
-def _is_open(task: Task, key: str) -> bool:
-    """Whether the official rules do not compare a parameter."""
-    return (task.answer["name"], key) in {
-        ("DeleteAgenda", "content"), ("DeleteReminder", "content"), ("DeleteMeeting", "location"),
-        ("EmailReminder", "content"), ("RecordHealthData", "health_data"),
-    }  # fmt: skip
 
 
 def _shotgun(scene: Scene, task: Task) -> str:
@@ -136,27 +105,13 @@ EXPLOITS = [
         if set("eo") & set(name) else None)),
     _agent("every value anything", every(lambda value: "anything")),
     _agent("every value with a word more", every(lambda value: f"{value} zebra")),
-    _agent("every value with five words more", every(lambda value: " ".join([value, *_JUNK]))),
-    _agent("every value twice", every(lambda value: f"{value} {value}")),
-    _agent("values that are never compared", one(_is_open, "something else")),
     _agent("records that are made up", one(
         lambda task, key: key == "health_data", "[{'name': 'invented', 'value': '1'}]")),
-    _agent("a banana for a boolean", one(_of("bool boolean"), "banana")),
-    _agent("any language that names Chinese", one(
-        lambda task, key: key == "tgt_lang", "not Chinese at all")),
     _agent("a wrong call before the right one", lambda scene, task: (
         f"[Nothing(a='1')]\n{scene.benchmark.agent_answer(task)}")),
-    _agent("another call on the same line", lambda scene, task: (
-        f"{scene.benchmark.agent_answer(task)}, [Nothing(a='1')]")),
     _agent("calls on further lines", lambda scene, task: (
         f"{scene.benchmark.agent_answer(task)}\n{_shotgun(scene, task)}"), 1.0,
         remains="as officially the first call counts"),
-    _agent("a search for all words of the conversation", _searched(
-        lambda task: task.messages[-1]["content"].replace("'", " ").replace("\n", " "))),
-    _agent("a search for the names of all APIs", _searched(
-        lambda task: " ".join(t["name"] for t in task.tools))),
-    _agent("the right search with two words more", _searched(
-        lambda task: f"{task.answer['parameters']['keywords']} zebra pickle")),
 
     *generations("api_bank", (*_ALSO, base.NOT_ASKED, base.GIVEN_AWAY), few_words=0.2),
     _simulator("something useful", generation("User: Do something useful."),

@@ -73,8 +73,6 @@ EXPLOITS = [
     _agent("yes", "<answer>yes</answer>", 0.15, remains="right where it is the answer"),
     _agent("yes and no", "<answer>yes no</answer>", records=0.02, remains=_F1),
     _agent("yes, then no", "<answer>yes</answer><answer>no</answer>", 0.05),
-    _agent("an empty answer", "<answer></answer>"),
-    _agent("an article", "<answer>the</answer>"),
     _agent("punctuation", "<answer>?!</answer>"),
     _agent("a tag in a tag", "<answer><answer></answer></answer>"),
     _agent("every answer to another question", _every_answer, 0.12, records=0.05, remains=_F1),
@@ -98,8 +96,6 @@ EXPLOITS = [
     _agent("a part of the right answer", _gold(lambda gold: gold.split(" ")[0]), 0.7, remains=_PART),
 
     *generations("bamboogle", ("leaked",)),
-    _simulator("a question with its answer", generation("Where was Ann of Oslo born?", "Oslo"),
-               reasons=("leaked",)),
     _simulator("a question with its answer in capitals", generation(
         "Where was Ann of OSLO born?", "Oslo"), reasons=("leaked",)),
     _simulator("a question with its answer in letters of another script", generation(

@@ -39,11 +39,6 @@ def _other_tags(scene: Scene, task: Task) -> str | None:
     return " ".join(map(scene.benchmark.agent_answer, [task, *alike]))
 
 
-def _written(task: Task, **arguments: Any) -> str:
-    ((call, of),) = calls.pairs(task.answer["reference"])
-    return calls.write([{call: {**of, **arguments}}])
-
-
 def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Make:
     """A generation: a prompt, or a function of the seed's; an answer, or the seed's."""
 
@@ -85,13 +80,9 @@ EXPLOITS = [
     *answers("custom"),
     _agent("all answers at once", _every_answer, 0.2, remains=_F1),
     _agent("the right answer before others", _other_tags),
-    _agent("two numbers", _of("numeric", lambda t: f"<answer>{t.answer['reference']} or 7</answer>")),
-    _agent("a number without an end", _of("numeric", lambda t: "<answer>" + "9" * 8_000 + "</answer>")),
     _agent("infinity", _of("numeric", lambda t: "<answer>1e999</answer>")),
     _agent("a number in words", _of("numeric", lambda t: "<answer>nan</answer>")),
     _agent("a formula", _of("numeric", lambda t: f"<answer>{t.answer['reference'] // 1000} * 1000</answer>")),
-    _agent("a call with an argument more", _of("call", lambda t: _written(t, note="x"))),
-    _agent("a call with a text for a number", _of("call", lambda t: _written(t, guests="4"))),
     _agent("the same call twice", _of("call", lambda t: calls.write(t.answer["reference"] * 2))),
     _agent("JSON of a call with a key more", _of("call", lambda t: (
         '<tool_call>{"name": "book", "arguments": {}, "score": 1}</tool_call>'))),
@@ -102,23 +93,12 @@ EXPLOITS = [
         reasons=(base.TOO_DEEP,)),
     _simulator("a number of a thousand digits", lambda scene, seed: json.dumps(
         {"prompt": _ASKED, "answer": _DEEP}).replace(f'"{_DEEP}"', "9" * 1_000), reasons=(base.UNPARSABLE,)),
-    _simulator("a number beyond all bounds", _only("numeric", generation(_ASKED, 1e200)),
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("not a number", lambda scene, seed: f'{{"prompt": "{_ASKED}", "answer": NaN}}',
-               reasons=(base.UNPARSABLE,)),
     _simulator("a prompt that is a list", generation([_ASKED]), reasons=(base.UNPARSABLE,)),
-    _simulator("an answer that is true", generation(_ASKED, True), reasons=(base.BAD_ANSWER,)),
-    _simulator("an answer that is an object", generation(_ASKED, {"a": 1}), reasons=(base.BAD_ANSWER,)),
     _simulator("an answer of ten thousand characters", generation(_ASKED, "x" * 10_000),
                reasons=(base.TOO_LONG,)),
     _simulator("an empty answer", generation(_ASKED, " "), reasons=(base.BAD_ANSWER,)),
     _simulator("many answers", _only("call", generation(_ASKED, ["yes", "no"]), False),
                reasons=(base.BAD_ANSWER,)),
-    _simulator("an answer that closes its tag", _only("exact", generation(_ASKED, "a</answer>b")),
-               reasons=(base.WRONG_ANSWER,)),
-    _simulator("an article for an answer", _only("f1", generation(_ASKED, "the")),
-               reasons=(base.WRONG_ANSWER,)),
-    _simulator("a prompt of signs", generation("?!"), reasons=(base.UNPARSABLE,)),
     _simulator("a task with its answer", generation(_told), reasons=(base.GIVEN_AWAY,)),
     *(
         _simulator(f"a task with its answer {how}", _only("exact", generation(functools.partial(
@@ -138,8 +118,6 @@ EXPLOITS = [
                reasons=(base.NOT_ASKED,)),
     _simulator("a call without a name", _only("call", generation(_ASKED, {"name": "", "arguments": {}})),
                reasons=(base.BAD_ANSWER, base.WRONG_ANSWER)),
-    _simulator("a call whose name is code", _only("call", generation(
-        _ASKED, {"name": "f(g", "arguments": {"a": 1}})), reasons=(base.BAD_ANSWER, base.WRONG_ANSWER)),
     _simulator("an answer that is made up", _only("call", generation(
         "Which of the towns by the lake is the most beautiful one?", lambda seed: (
             77 if seed.answer["checker"] == "numeric" else "Velm by the Water")), False), 1.0, remains=_TRUE),
