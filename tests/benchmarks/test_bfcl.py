@@ -360,13 +360,6 @@ def test_static_match_is_named_and_stays_out_of_official_aggregates(benchmark):
     assert benchmark.aggregate([]) == {"accuracy": 0.0}
 
 
-def test_the_turns_of_a_conversation_stay_together(bfcl_dir):
-    benchmark = BFCL(data_dir=bfcl_dir)
-    sides = [{t.id.split(":")[0] for t in benchmark.tasks(split)} for split in ("seed", "eval")]
-    assert not sides[0] & sides[1]
-    assert len(benchmark.tasks("seed")) > len(benchmark.tasks("eval"))
-
-
 def test_base_and_long_context_conversations_share_a_side(bfcl_dir):
     benchmark = BFCL(data_dir=bfcl_dir, seed_categories=("multi_turn_base",))
     ids = ([task.id.split(":")[0] for task in benchmark.tasks(split)] for split in ("seed", "eval"))
