@@ -2,19 +2,16 @@
 
 import collections
 import json
-import os
 import random
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 import tensorstore
 
 from bench.kill.comparison import differences, not_prefixes
 from bench.kill.runs import PHASES, batches, plan
-from tests.commands import COMPILE_FAST, ROOT
+from tests.commands import command
 
 
 def test_the_plan_has_every_strike_and_follows_from_the_seed():
@@ -85,11 +82,7 @@ def test_a_few_strikes_of_each_kind(tmp_path):
         f"--out={tmp_path}",
         "--per_run=100",
     ]
-    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST}
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.kill", *flags],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False,
-    )  # fmt: skip
+    done = command("bench.kill", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(r"(SIG\w+) .*  equal: (\d+)", done.stdout)
     assert {name for name, _ in found} == {"SIGKILL", "SIGTERM", "SIGINT"}

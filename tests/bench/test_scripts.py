@@ -1,23 +1,15 @@
 """The scripts end to end, on a tiny model; what they measure here means nothing."""
 
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.commands import command
 
 
 def run(script, *flags):
-    """Runs a script of bench/ from the repository root, as its users do, and returns what it prints."""
-    env = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "PYTHONPATH")}
-    done = subprocess.run(
-        [sys.executable, f"bench/{script}", *flags],
-        cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    """Runs a script of bench/ as its users do, and returns what it prints."""
+    done = command(f"bench/{script}", *flags, PYTHONPATH="")
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -94,10 +86,7 @@ def test_the_accelerator_s_table_on_the_cpu():
 
 def test_bad_flags_are_named():
     def refused(script, *flags):
-        done = subprocess.run(
-            [sys.executable, f"bench/{script}", *flags],
-            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        done = command(f"bench/{script}", *flags, PYTHONPATH="")
         assert done.returncode == 2
         return done.stderr
 

@@ -226,10 +226,6 @@ def test_models(aot_check, tmp_path):
 
 def _programs(config, decoder):
     """(programs by name on one device, its mesh, the agent's work, the module that counts)."""
-    import jax
-
-    from genenv_jax.parallel.mesh import make_mesh
-
     aot_programs = importlib.import_module("aot_programs")
     mesh = make_mesh(1, 1, 1, devices=jax.devices()[:1])
     programs = {p.name: p for p in aot_programs.programs(config, decoder, mesh)}
