@@ -32,19 +32,6 @@ class Hanging(Toy):
         return super().parse(text, seed, task_id, generation)
 
 
-class Missing(Toy):
-    """Can be opened only in the run's process."""
-
-    isolated = True
-
-    def __reduce__(self):
-        return _missing, ()
-
-
-def _missing():
-    raise OSError("its engine is missing")
-
-
 class Talk(Episode):
     """Two turns; the second shows the answer to the first, and both must fit."""
 

@@ -545,13 +545,6 @@ def test_held_out_tasks_may_be_played_in_episodes(cache, tmp_path, monkeypatch):
     assert "eval/test/greedy/accuracy" in last and not any("episode_" in name for name in last)
 
 
-def test_a_benchmark_that_workers_cannot_open_is_refused_before_training(cache, tmp_path, monkeypatch):
-    monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.isolated_toys", "Missing"))
-    with pytest.raises(ValueError, match="'toy' cannot be scored in worker processes: .*is missing"):
-        start(cache, tmp_path)
-    assert not (tmp_path / "metrics.jsonl").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 2, 1), (1, 2, 2)])
 def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path, unbroken, sizes):
@@ -562,22 +555,6 @@ def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path, unbroken, sizes):
     assert_close(sharded, single, atol=1e-4)
     for name in ("tasks.jsonl", "d_train.jsonl"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
-def test_exported_players_have_cards(unbroken, tmp_path):
-    """The cards have the run's scores and say nothing about the machine."""
-    experiment, workdir = unbroken
-    card = ModelCard(experiment.cards("agent")["card"])
-    last = lines(workdir)[-1]
-    for mode in experiment.config.evaluation.modes():
-        name = f"eval/test/{mode}/accuracy"
-        assert re.search(rf"`{name}` \| [\d.]+ \| {last[name]:.3f} \|", card.text)
-    assert f"- epochs: 3\n- rollouts in all: {last['rollouts/total']:,}\n" in card.text
-    fingerprint = huggingface.fingerprint(experiment.agent.model.path)
-    for role in ("agent", "simulator"):
-        text = experiment.cards(role)["card"]
-        assert fingerprint in text and str(workdir.parent) not in text
-        assert str(experiment.agent.model.path.parent) not in text
 
 
 def test_sigterm_within_a_save_ends_the_run_after_it(cache, tmp_path):

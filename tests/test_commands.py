@@ -276,15 +276,6 @@ def test_all_commands_have_one_name(tmp_path, monkeypatch):
         assert re.search(rf"^  {flag}\b|^  --\[no\]{flag[2:]}:", helped.stdout, re.M), flag
 
 
-def test_missing_benchmark_data_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("GENENV_DATA", "/no/data")
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    result = call("main", "--config=configs/bfcl.py:debug", f"--workdir={tmp_path}")
-    assert result.returncode == 2
-    assert "error: the files of bfcl are missing: `genenv datasets --name=bfcl`" in result.stderr
-    assert "in or below /no/data" in result.stderr
-
-
 def test_what_a_configuration_changes_is_shown():
     result = call(
         *("main", QUICK, "--print_config", "--arm=random"),

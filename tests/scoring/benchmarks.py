@@ -73,9 +73,6 @@ class Dangerous(Benchmark):
     def agent_answer(self, task):
         return "a right answer " * 7
 
-    def score_of(self, task):
-        return self.score(task, self.agent_answer(task))
-
 
 class Complete(Dangerous):
     """Its own answers earn full reward."""
