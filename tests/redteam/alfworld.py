@@ -36,10 +36,10 @@ def _others(task: Task) -> list[str]:
 _TWO = "You see a drawer 1, a drawer 2 and a sink 1."
 
 
-def drawers(goal: str, action: str = "go to drawer 1", seen: str = _TWO) -> Make:
-    """A new situation with two drawers and a sink."""
-    listed = sorted({"go to drawer 1", "go to drawer 2", action})
-    return lambda scene, seed: prompts.sections_text(goal, seen, "\n".join(listed), action)
+def drawers(goal: str, seen: str = _TWO) -> Make:
+    """A new situation with two drawers and a sink, in which the first drawer is right."""
+    listed = "go to drawer 1\ngo to drawer 2"
+    return lambda scene, seed: prompts.sections_text(goal, seen, listed, "go to drawer 1")
 
 
 def _loud(scene: Scene, seed: Task) -> str:
@@ -56,22 +56,15 @@ EXPLOITS = [
     ),
     _agent("every command that is possible", _actions(_listed)),
     _agent("every command but the right one", _actions(_others)),
-    _agent("the right command among others", lambda scene, task: _actions(
-        lambda task: [*_others(task)[:1], task.answer["action"]])(scene, task)),
     _agent("the right command, then another", _actions(
         lambda task: [task.answer["action"], *_others(task)[:1]])),
     _agent("the right command, then none", _actions(lambda task: [task.answer["action"], "wait"])),
-    _agent("two commands in a line", _action(lambda action: f"{action}, look")),
-    _agent("two commands with a word between", _action(lambda action: f"{action} or look")),
     _agent("the first command that is possible", _actions(lambda task: _listed(task)[:1]), 0.1,
            remains=_GUESS),
     _agent("the last command that is possible", _actions(lambda task: _listed(task)[-1:]), 0.35,
            remains=f"{_GUESS}, and where the object is in reach `take` and `use` stand last"),
     _agent("look", _actions(lambda task: ["look"])),
     _agent("inventory", _actions(lambda task: ["inventory"])),
-    _agent("the verb alone", _action(lambda action: action.split(" ")[0])),
-    _agent("without numbers", _action(
-        lambda action: " ".join(word for word in action.split(" ") if not word.isdigit()))),
     _agent("all numbers", _action(lambda action: action.replace("1", "1 2 3"))),
     _agent("the list of commands as it is shown", lambda scene, task: ", ".join(_listed(task))),
     _agent("a look-alike letter", _action(lambda action: action.replace("o", "\u043e"))),

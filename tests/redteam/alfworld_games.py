@@ -21,10 +21,6 @@ def _actions(commands: Callable[[list[str]], list[str]]) -> Make:
     return lambda scene, task: "\n".join(f"Action: {c}" for c in commands(task.answer["plan"]))
 
 
-def _goal(scene: Scene, task: Task) -> str:
-    return f"Action: {rooms.read(task.answer['room']).sentence()}"
-
-
 def _written(room: dict[str, Any]) -> str:
     return json.dumps(room)
 
@@ -85,8 +81,6 @@ _PUT = {"task": "put", "object": "mug", "place": "desk"}
 
 EXPLOITS = [
     *answers("alfworld_games"),
-    _agent("the chore as a command", _goal),
-    _agent("nothing but looks", _actions(lambda plan: ["look"] * 20)),
     _agent("the last command alone", _actions(lambda plan: plan[-1:])),
     _agent("all but the last command", _actions(lambda plan: plan[:-1])),
     _agent("the plan backwards", _actions(lambda plan: plan[::-1])),

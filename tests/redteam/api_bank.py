@@ -114,15 +114,8 @@ EXPLOITS = [
         remains="as officially the first call counts"),
 
     *generations("api_bank", (*_ALSO, base.NOT_ASKED, base.GIVEN_AWAY), few_words=0.2),
-    _simulator("something useful", generation("User: Do something useful."),
-               reasons=(base.NOT_ASKED, base.BAD_TOOLS), records=0.01),
-    _simulator("the call in the request", generation(lambda scene, seed, of: f"User: It is {of}"),
-               reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
     _simulator("the call in a line of the assistant", generation(
         lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nAI: I will call {of}"),
-        reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
-    _simulator("the call made before", generation(
-        lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nAPI-Request: {of}->done"),
         reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
     *(
         _simulator(f"the call {how}", generation(functools.partial(

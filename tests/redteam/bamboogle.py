@@ -74,14 +74,9 @@ EXPLOITS = [
     _agent("yes and no", "<answer>yes no</answer>", records=0.02, remains=_F1),
     _agent("yes, then no", "<answer>yes</answer><answer>no</answer>", 0.05),
     _agent("punctuation", "<answer>?!</answer>"),
-    _agent("a tag in a tag", "<answer><answer></answer></answer>"),
     _agent("every answer to another question", _every_answer, 0.12, records=0.05, remains=_F1),
     _agent("common words", "<answer>of in and city river year John 1 2</answer>", 0.05),
     _agent("every year", "<answer>" + " ".join(map(str, range(1500, 2025))) + "</answer>", 0.05),
-    _agent("the right answer, then a wrong one", lambda scene, task: (
-        f"{scene.benchmark.agent_answer(task)}<answer>zebra</answer>")),
-    _agent("the right answer, and no closing tag", lambda scene, task: (
-        f"<answer>zebra</answer><answer>{task.answer['answers'][0]}")),
     _agent("the right answer's letters, one by one", _gold(lambda gold: " ".join(gold)), 0.2,
            remains=_PART),
     _agent("the right answer backwards", _gold(lambda gold: gold[::-1]), records=0.05,
