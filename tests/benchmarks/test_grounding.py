@@ -31,27 +31,18 @@ def _verdict(request, arguments, described="", name="f"):
 
 
 @pytest.mark.parametrize(
-    ("request_text", "value"),
-    [
-        ("Weather in ROME, please.", "Rome"),
-        ("Two tables.", 2),
-        ("1,500 euros", 1500),
-        ("at 5 %", 0.05),
-        ("an inductance of 50mH", 0.05),
-        ("on the 5th of March, 2023", "2023-03-05"),
-        ("tomorrow at 3 pm", "15:00"),
-        ("from John Smith", "john_smith"),
-        ("two hundred or 200", ["200", 200]),
-        ("for ann@example.com", {"to": ["ann@example.com"]}),
-    ],
-)
-def test_values_are_found_in_other_forms(request_text, value):
-    assert _verdict(request_text, {"x": value}) == GROUNDED
-
-
-@pytest.mark.parametrize(
     ("request_text", "arguments", "verdict"),
     [
+        ("Weather in ROME, please.", {"x": "Rome"}, GROUNDED),
+        ("Two tables.", {"x": 2}, GROUNDED),
+        ("1,500 euros", {"x": 1500}, GROUNDED),
+        ("at 5 %", {"x": 0.05}, GROUNDED),
+        ("an inductance of 50mH", {"x": 0.05}, GROUNDED),
+        ("on the 5th of March, 2023", {"x": "2023-03-05"}, GROUNDED),
+        ("tomorrow at 3 pm", {"x": "15:00"}, GROUNDED),
+        ("from John Smith", {"x": "john_smith"}, GROUNDED),
+        ("two hundred or 200", {"x": ["200", 200]}, GROUNDED),
+        ("for ann@example.com", {"x": {"to": ["ann@example.com"]}}, GROUNDED),
         ("Do something useful.", {"city": "Rome"}, NOT_ASKED),
         ("Do something useful.", {"city": "Rome", "days": 2, "unit": "celsius"}, NOT_ASKED),
         ("Flip a coin for me.", {"side": "heads"}, NOT_ASKED),
@@ -74,7 +65,7 @@ def test_values_are_found_in_other_forms(request_text, value):
         ("Do it.", {}, UNDECIDED),
     ],
 )
-def test_values_that_are_not_asked_for(request_text, arguments, verdict):
+def test_values_that_a_request_says_or_not(request_text, arguments, verdict):
     assert _verdict(request_text, arguments) == verdict
 
 

@@ -124,7 +124,9 @@ def _drawn(draw, opened, task):
     return text
 
 
-def _check(name, examples):
+@pytest.mark.parametrize("examples", [60, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_made_without_the_reference_earns_more(name, examples):
     if name == "bfcl_conversations":  # many steps each
         examples //= 5
     with scene(name) as opened:
@@ -148,14 +150,3 @@ def _check(name, examples):
             assert 0 <= score.reward <= BOUNDS[name] + 1e-9, (task.id, score.reason, text)
 
         holds()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_made_without_the_reference_earns_more(name):
-    _check(name, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_made_without_the_reference_earns_more_of_many(name):
-    _check(name, 500)
