@@ -158,11 +158,3 @@ def test_split_and_join_are_inverse(base):
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         LoraConfig(**options)
-
-
-def test_round_trip(base, tmp_path):
-    _, config, _ = base
-    wide = with_lora(config)
-    adapters = random_adapters(wide)
-    out = peft.save_adapter(tmp_path / "a", adapters, RANK_3, base_model="base", notes={})
-    jax.tree.map(np.testing.assert_array_equal, adapters_of.load(out, wide), adapters)
