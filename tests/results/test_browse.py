@@ -22,13 +22,6 @@ def test_what_does_not_fit_is_left_out_evenly(length):
     assert sum('data-category="rare"' in item for item in found.items) == 4
 
 
-def test_all_is_shown_in_order_where_it_fits():
-    records = [pair(i, 1) for i in range(30)]
-    found = browser("tasks", "compared_task", records, lambda r: r["category"], [], 10**6)
-    places = [item.index(f"task {i} ") for i, item in enumerate(found.items)]
-    assert len(places) == 30
-
-
 def test_any_first_part_has_all_kinds():
     assert spread("aaabbc", str) == [0, 3, 5, 1, 4, 2]
 
