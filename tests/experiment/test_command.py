@@ -1,7 +1,6 @@
 """`python -m genenv_jax.experiment`: what it runs, reports and refuses."""
 
 import functools
-import json
 import pathlib
 import re
 import types
@@ -101,29 +100,3 @@ def test_failed_runs_make_exit_code_1_and_the_others_are_reported(tmp_path, main
     assert code == 1 and "FAILED (exit code 3)" in said.out and "page:" not in said.out
     code, said = main(fake_suite((3,), **bad, good=arm(0.2)), tmp_path / "both")
     assert code == 1 and "NOT finished, left out: bad seed 3" in said.out and "page:" in said.out
-
-
-@pytest.mark.slow
-def test_a_suite_of_real_runs(tmp_path):
-    arms = {"genenv": {}, "lora": {"lora": {"rank": 8, "alpha": 16.0}}}
-    flags = [
-        "--config=configs/ablations/suite.py:quick",
-        f"--config.arms={arms}",
-        "--config.contrasts=(('genenv', 'lora'),)",
-        f"--config.overrides.model.make.cache_dir={tmp_path / 'models'}",
-        "--config.seeds=(1,)",
-        "--config.overrides.compile_ahead=False",
-        "--config.overrides.warm_start.steps=30",
-        "--config.overrides.curriculum.seeds_per_epoch=4",
-        f"--workdir={tmp_path / 'w'}",
-    ]
-    result = commands.command("experiment", *flags)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "[2/2] " in result.stdout and "genenv − lora" in result.stdout
-    assert len(list((tmp_path / "models").iterdir())) == 1  # the runs of a seed share a warm start
-    config = json.loads((tmp_path / "w" / "lora" / "seed-1" / "config.json").read_text())
-    assert config["lora"]["rank"] == 8 and config["seed"] == 1 and config["epochs"] == 2
-    page = (tmp_path / "w" / "report" / "report.html").read_text()
-    assert page.count("<img ") >= 7 and "depth 4" in page
-    again = commands.command("experiment", *flags)
-    assert again.returncode == 0 and "2 of 2 runs are finished already" in again.stdout
