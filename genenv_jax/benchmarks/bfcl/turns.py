@@ -95,8 +95,8 @@ def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
 def grounding(task: Task) -> Rejection | str:
     """See `Benchmark.grounding`.
 
-    A value need not be stated if it may be left out, if it is a default or a required parameter's schema lists
-    it (but without other values, one listed value must be), or in a conversation's turn, whose state may hold it.
+    A value need not be stated if it may be left out, is a default, or is in a required parameter's schema
+    (but without other values, one such value must be), or in a conversation's turn, whose state may hold it.
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
