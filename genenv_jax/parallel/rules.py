@@ -61,7 +61,7 @@ def logical_rules(mesh: Mesh, config: TransformerConfig | None = None) -> Rules:
         changes["cache_heads"] = None
     if config.vocab_size % (mesh.shape["tensor"] * mesh.shape["fsdp"]):
         changes |= {"head_vocab": "tensor", "head_batch": ("data", "fsdp"), "lookup_embed": None}
-    return _changed(changes)
+    return tuple((dict(RULES) | changes).items())
 
 
 def decoding_rules(mesh: Mesh, config: TransformerConfig) -> Rules:
@@ -79,10 +79,6 @@ def decoding_rules(mesh: Mesh, config: TransformerConfig) -> Rules:
     changes = {"projection_batch": "data", "projection_embed": "fsdp"}
     # The first rule takes the mesh axis: an array split by "mlp" is not split by "embed".
     return (("mlp", ("tensor", "fsdp")), *((rules | changes).items()))
-
-
-def _changed(changes: dict[str, str | tuple[str, ...] | None]) -> Rules:
-    return tuple((name, changes.get(name, axis)) for name, axis in RULES)
 
 
 def logical_sharding(
@@ -204,7 +200,7 @@ def cast_params(params: Params, config: TransformerConfig) -> Params:
 def _cast(params: Params, config: TransformerConfig) -> Params:
     flat = traverse_util.flatten_dict(params)
     cast = {path: _as_used(x, _used_dtype(path, config)) for path, x in flat.items()}
-    return _constrained(traverse_util.unflatten_dict(cast), config)
+    return stored_params(traverse_util.unflatten_dict(cast), config)
 
 
 def _as_used(x: Array, dtype: str) -> Array:
@@ -224,19 +220,16 @@ def _used_dtype(path: tuple[str, ...], config: TransformerConfig) -> str:
 def decoding_params(params: Params, config: TransformerConfig) -> Params:
     """Shards the parameters for decoding steps; unchanged if no mesh is active."""
     with decoding(config):
-        return _constrained(params, config)
+        return stored_params(params, config)
 
 
 def stored_params(params: Params, config: TransformerConfig) -> Params:
-    """Shards the parameters, their gradient or any part of such a tree as the parameters are stored.
+    """Shards the parameters, their gradient or any part of such a tree by the rules in force.
 
-    Otherwise the use of a parameter would decide how its update is sharded, and moments would be
-    exchanged instead of parameters.  Unchanged if no mesh is active.
+    Except within `decoding`, that is how the parameters are stored.  Otherwise the use of a parameter would
+    decide how its update is sharded, and moments would be exchanged instead of parameters.  Unchanged if no
+    mesh is active.
     """
-    return _constrained(params, config)
-
-
-def _constrained(params: Params, config: TransformerConfig) -> Params:
     if current_mesh() is None:
         return params
     names = traverse_util.flatten_dict(nn.get_partition_spec(abstract_params(config)))
