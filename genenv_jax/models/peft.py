@@ -7,15 +7,15 @@ import os
 import pathlib
 from collections.abc import Mapping
 
-import jax
 import numpy as np
 import safetensors.numpy
 from flax import traverse_util
 
 from genenv_jax.models.huggingface.atomic import atomic_directory
 from genenv_jax.models.huggingface.layouts import LAYOUTS
-from genenv_jax.models.huggingface.tensors import all_finite, to_host
+from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.models.lora import LoraConfig
+from genenv_jax.parallel import processes
 from genenv_jax.typing import Params
 
 CONFIG = "adapter_config.json"
@@ -65,7 +65,7 @@ def save_adapter(
     path = pathlib.Path(path)
     tensors = {}
     for name, leaf in traverse_util.flatten_dict(adapters).items():
-        stacked = to_host(leaf)
+        stacked = processes.fetch(leaf)
         if not all_finite(stacked):
             raise ValueError(f"{'/'.join(name)} holds NaN or infinity; not written")
         for layer, x in enumerate(stacked):
@@ -82,7 +82,7 @@ def save_adapter(
         "target_modules": list(lora.targets),
         "inference_mode": True,
     } | _PLAIN
-    if jax.process_index() == 0:
+    if processes.is_writer():
         with atomic_directory(path) as folder:
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n")
             for name, text in notes.items():

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-import jax
 import numpy as np
 import safetensors
-from jax.experimental import multihost_utils
 
 from genenv_jax.models.huggingface.directory import INDEX, refuse_pointer, some_of, weight_files
 
@@ -70,13 +68,6 @@ def list_tensors(path: pathlib.Path) -> dict[str, Tensor]:
             )
         tensors |= found
     return tensors
-
-
-def to_host(x: jax.Array | np.ndarray) -> np.ndarray:
-    """An array in full on this host; in a run with several processes, all must call it."""
-    if isinstance(x, jax.Array) and not x.is_fully_addressable:
-        x = multihost_utils.process_allgather(x, tiled=True)
-    return np.asarray(x)
 
 
 def all_finite(x: np.ndarray) -> bool:

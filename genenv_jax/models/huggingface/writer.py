@@ -28,9 +28,10 @@ from genenv_jax.models.huggingface.directory import (
     tokenizer_files,
 )
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
-from genenv_jax.models.huggingface.tensors import all_finite, to_host
+from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
 from genenv_jax.models.rope import spell_rope
+from genenv_jax.parallel import processes
 from genenv_jax.typing import Array, Params
 
 MAX_SHARD_BYTES = 5_000_000_000
@@ -98,7 +99,7 @@ def save_model(
     # transformers before 4.56 knows only the old name; later versions read both.
     described |= {"torch_dtype": dtype.name} | spell_rope(with_defaults(hf_config))
 
-    writer = jax.process_index() == 0
+    writer = processes.is_writer()
     with atomic_directory(path) if writer else contextlib.nullcontext() as folder:
         if writer:
             _write_json(folder / "config.json", described)
@@ -153,7 +154,7 @@ def _save_weights(
         file = WEIGHTS if one else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {}
         for layer, name in shard:
-            x = to_host(_layer(flat[name], layer, adapters.get(name)))
+            x = processes.fetch(_layer(flat[name], layer, adapters.get(name)))
             if folder is not None:
                 key = LAYOUTS[name].key.format(layer)
                 tensors[key] = LAYOUTS[name].write(x.astype(dtype))
