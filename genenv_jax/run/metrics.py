@@ -28,7 +28,7 @@ class MetricWriter(JsonLines):
       tracker: receives the same scalars after each line; its creator closes it.
       read_only: see `JsonLines`.
     Raises:
-      ValueError: the file's last line has no step.
+      ValueError: a line of the file is damaged or has no step.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class MetricWriter(JsonLines):
     ):
         super().__init__(path, read_only)
         self._tracker = None if read_only else tracker
-        self._last_step = None if read_only else self._read_last_step()
+        self._last_step = None if read_only else max(read_steps(path), default=None)
 
     def write(
         self,
@@ -70,12 +70,6 @@ class MetricWriter(JsonLines):
         self._last_step = int(step)
         if self._tracker is not None:
             self._tracker.log(int(step), numbers, tables or {})
-
-    def _read_last_step(self) -> int | None:
-        step = None
-        for number, record in enumerate(self, start=1):
-            step = step_of(record, self.path, number)
-        return step
 
 
 class EpochMeans:
