@@ -161,32 +161,23 @@ def parse(content: bytes) -> dict[str, Any] | None:
     return None
 
 
-def describe(holder: dict[str, Any] | None, lock: object) -> str:
-    """Describes the holder of a lock, for a message; `lock` is the lock's name."""
-    if holder is None:
-        return f"another process ({lock})"
-    return (
-        f"process {holder['process']} on host {holder['host']} since {holder['since']} (if it is gone, or "
-        f"this is a copy of what it holds, remove {lock})"
-    )
-
-
 def _holder(path: pathlib.Path) -> str:
+    """Describes the holder of a lock, for a message."""
     holder = None
     with contextlib.suppress(OSError):
         holder = parse(path.read_bytes())
-    return describe(holder, path)
-
-
-def is_here(holder: dict[str, Any]) -> bool:
-    """Whether the holder is or was a process of this host."""
-    return holder["host"] == socket.gethostname()
+    if holder is None:
+        return f"another process ({path})"
+    return (
+        f"process {holder['process']} on host {holder['host']} since {holder['since']} (if it is gone, or "
+        f"this is a copy of what it holds, remove {path})"
+    )
 
 
 def has_ended(holder: dict[str, Any]) -> bool:
     """Whether the holder was a process of this host that has ended; its process id may have been reused."""
-    began = _began(holder["process"])
-    return is_here(holder) and not (began and began == holder["began"])
+    here, began = holder["host"] == socket.gethostname(), _began(holder["process"])
+    return here and not (began and began == holder["began"])
 
 
 def _began(process: int) -> str:
