@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
@@ -20,6 +19,7 @@ from genenv_jax.benchmarks.bfcl.fitting import shortened
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface, platform
+from genenv_jax.models.huggingface.layouts import parameter_count
 from genenv_jax.models.platform import size_text
 from genenv_jax.parallel import processes
 from genenv_jax.players import build, offload
@@ -49,7 +49,7 @@ def overview(config: Config, run: Coevolution) -> dict[str, str]:
     agent, devices = run.agent, jax.devices()
     model, mesh = agent.model.config, run.mesh
     axes = ", ".join(f"{name} {size}" for name, size in mesh.shape.items())
-    count = sum(int(np.prod(x.shape)) for x in jax.tree.leaves(run.agent.reference.params))
+    count = parameter_count(model)
     players = f"adapters of rank {config.lora.rank}" if config.lora.rank else "all parameters trained"
     seeds, held_out = (len(run.benchmark.tasks(split)) for split in ("seed", "eval"))
     about = run.benchmark.about()
@@ -122,9 +122,9 @@ def _costs(config: Config, run: Coevolution, here: bool) -> dict[str, str]:
 
 def _time(run: Coevolution, tokens: float) -> str:
     """The least time of an epoch of so many tokens: its matrix products at the devices' best rate."""
-    rate = run.mesh.size * platform.product_rate(run.agent.model.config.operand_dtype)
-    parameters = sum(math.prod(x.shape) for x in jax.tree.leaves(run.agent.reference.params))
-    least = format_seconds(2 * parameters * tokens / rate)
+    model = run.agent.model.config
+    rate = run.mesh.size * platform.product_rate(model.operand_dtype)
+    least = format_seconds(2 * parameter_count(model) * tokens / rate)
     return (
         f"such an epoch takes at least {least}, at {rate / 1e12:.2g} TFLOP/s in matrix products here; a 0.5B "
         "took one to six times as long"
@@ -241,15 +241,12 @@ def _what_fits(config: Config, run: Coevolution, memory: float) -> str:
 @contextlib.contextmanager
 def _scratch(workdir: pathlib.Path | None) -> Iterator[str]:
     """A temporary directory; several processes share one next to the workdir, which all of them see."""
-    if processes.process_count() == 1:
-        with tempfile.TemporaryDirectory() as scratch:
-            yield scratch
-        return
     with contextlib.ExitStack() as stack:
         own = ""
         if processes.is_writer():
-            place = workdir.absolute().parent if workdir else pathlib.Path(tempfile.gettempdir())
-            place = next(path for path in (place, *place.parents) if path.is_dir())
+            place = pathlib.Path(tempfile.gettempdir())
+            if workdir and processes.process_count() > 1:
+                place = next(path for path in workdir.absolute().parents if path.is_dir())
             own = stack.enter_context(tempfile.TemporaryDirectory(prefix=".dry-run-", dir=place))
         yield processes.agree("dry run", own)
         processes.barrier("dry run has ended")
