@@ -74,10 +74,10 @@ def initialize(
             )
         if num_processes == 1:
             return
-    if given and process_id == 0:
-        _check_port(port)
-    elif given:
-        _wait_for_process_0(host, port, timeout)
+        if process_id == 0:
+            _check_port(port)
+        else:
+            _wait_for_process_0(host, port, timeout)
     previous = sigterm_handler()
     try:
         _join(
