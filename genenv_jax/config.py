@@ -36,10 +36,6 @@ from genenv_jax.tasks.sources import SIMULATOR, STATIC, TasksConfig
 from genenv_jax.trainers.warm_start import WarmStartConfig
 
 
-def _no_benchmark() -> dict[str, Any]:
-    return {"name": ""}
-
-
 @dataclasses.dataclass(frozen=True)
 class Config(Settings):
     """Settings of arXiv 2512.19682 (Table 2 and the public configuration) for a 7B model.
@@ -67,7 +63,7 @@ class Config(Settings):
     lora: LoraConfig = LoraConfig()
     memory: MemoryConfig = MemoryConfig()
     mesh: MeshConfig = MeshConfig()
-    benchmark: Mapping[str, Any] = dataclasses.field(default_factory=_no_benchmark)
+    benchmark: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": ""})
     limits: LimitsConfig = LimitsConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     agent: AgentConfig = AgentConfig()

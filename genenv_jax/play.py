@@ -117,7 +117,7 @@ class Game:
         said: collections.Counter[str] = collections.Counter()
         policy.answer([messages], lambda answer: said.update([policy.text(answer.content)]))
         for text, count in said.most_common():
-            yield f"  {count} × {_indented(text)}"
+            yield f"  {count} × {_shown(text)}".replace("\n", "\n      ")
 
     def _write(self) -> Iterator[str]:
         messages = self.benchmark.simulator_messages(self._seed, SeedStatistics())
@@ -173,10 +173,6 @@ def _spoken(attempt: Attempt) -> str:
     turns = itertools.zip_longest(attempt.answers, attempt.replies)
     said = (_shown(answer) + (f"\n→ {_shown(reply)}" if reply else "") for answer, reply in turns)
     return "\n".join(said).replace("\n", "\n    ")
-
-
-def _indented(text: str) -> str:
-    return _shown(text).replace("\n", "\n      ")
 
 
 def _shown(text: str) -> str:

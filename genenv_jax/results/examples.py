@@ -196,7 +196,7 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
         "epoch": task["epoch"],
         "verdict": bounded(task.get("verdict"), 80),
         "detail": bounded(detail, 300) if detail else "",
-        "origin": _origin(task),
+        "origin": bounded(given.get("origin") or "generated", 40),
         "success_rate": rate,
         "p_hat": p_hat,
         "facts": " · ".join(facts),
@@ -210,10 +210,6 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
         "answer": readable(task.get("reference") or given.get("answer")) if given else "",
         "text": _text(task.get("text") or ""),
     }
-
-
-def _origin(task: Mapping[str, Any]) -> str:
-    return bounded(_mapping(task.get("task")).get("origin") or "generated", 40)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

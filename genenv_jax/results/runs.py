@@ -14,6 +14,7 @@ from typing import Any
 
 from genenv_jax.run.jsonl import iter_jsonl, iter_jsonl_at, read_json, read_jsonl_at
 from genenv_jax.run.metrics import number, numbers, read_steps
+from genenv_jax.settings import flatten
 
 P_HAT = "p̂"
 # The fields kept from each line of tasks.jsonl, and the key for the line's offset in the file.
@@ -89,12 +90,7 @@ class Run:
 
     def setting(self, name: str) -> Any:
         """A configuration value by its dotted name ("curriculum.alpha"), or None."""
-        value: Any = self.config
-        for part in name.split("."):
-            if not isinstance(value, Mapping):
-                return None
-            value = value.get(part)
-        return value
+        return flatten(self.config).get(name)
 
     def whole(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """The full record of one of `tasks`, from tasks.jsonl; the task itself if the file has changed."""

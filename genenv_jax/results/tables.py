@@ -222,7 +222,8 @@ def _headline(results: Results) -> Table:
     notes = (
         f"Held-out {results.primary.split.replace('_', ' ')}, mean [95 % bootstrap interval over seeds]. "
         f"AUC, the primary number: mean height of the curve over the first R = {results.horizon:,.0f} "
-        f"{_unit(results)}, which all runs have reached. Final: at R, interpolated between evaluations. "
+        f"{COSTS[results.suite.cost]}, which all runs have reached. "
+        "Final: at R, interpolated between evaluations. "
         "Intervals of few seeds are too narrow: with 8, they cover about 90 %."
     )
     table = _by_arm(results, "Held-out scores", columns, notes)
@@ -387,10 +388,6 @@ def _summary(results: Results, arm: str, name: str, style: str = ".3f") -> str:
 
 def _interval(interval: Sequence[float] | None, style: str) -> str:
     return "" if interval is None else f"[{interval[0]:{style}}, {interval[1]:{style}}]"
-
-
-def _unit(results: Results) -> str:
-    return COSTS[results.suite.cost]
 
 
 def _p(p: float) -> str:
