@@ -63,14 +63,10 @@ class Coevolution:
       weights: False: the players have shapes but no values, for a dry run.
     Attributes:
       host: the model and its devices.
-      mesh: the devices' mesh.
       session: workdir, records, checkpoints, clock and signals.
-      agent, simulator: the players.
       source: provides an epoch's tasks.
       mixture: adds base data and tasks of D_train to them.
-      agent_trainer, simulator_trainer: train the players.
       objective: computes p̂, R_env, filter and weights.
-      held_out: evaluates on held-out tasks.
       cards: makes the model cards of a finished run, by role.
     Raises:
       ValueError, FileNotFoundError: something that the configuration names is missing or invalid.

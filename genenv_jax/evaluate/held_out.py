@@ -79,13 +79,11 @@ def evaluate(
 ) -> tuple[dict[str, float], list[list[Attempt]]]:
     """Attempts every task `chat_model.samples` times.
 
-    Args:
-      scorer: scores answers while the chat model generates.
-      on_end, waiting: see `attempt`.
-    Returns:
-      the benchmark's metrics over all attempts, and the attempts by task.  An answer cut off by the token
-      limit is scored as it stands.  If answers could not be scored, the metrics count them by reason.  If
-      there are thoughts, the metrics have the mean lengths of thoughts and of answers.
+    scorer, on_end, waiting: see `attempt`.
+
+    Returns the benchmark's metrics over all attempts, and the attempts by task.  An answer cut off by the
+    token limit is scored as it stands.  If answers could not be scored, the metrics count them by reason.  If
+    there are thoughts, the metrics have the mean lengths of thoughts and of answers.
     """
     attempts = attempt(benchmark, tasks, chat_model, scorer, on_end, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
@@ -141,13 +139,7 @@ def warm_up(
 class HeldOut:
     """The evaluations of a run's agent; they do not train it or count towards the run's cost.
 
-    Args:
-      config: settings.
-      agent: the agent to evaluate.
-      tasks: held-out tasks.
-      benchmark, scorer: score the agent's answers.
-      session: the run's session.
-      max_concurrent: tasks that are answered at the same time.
+    max_concurrent: tasks that are answered at the same time.
     """
 
     def __init__(

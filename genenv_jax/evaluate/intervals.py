@@ -20,12 +20,7 @@ Attempts = Sequence[Sequence[Attempt]]  # all attempts, by task
 def pass_at_k(samples: int, successes: int, k: int) -> float:
     """Unbiased estimate of the chance that one of k samples succeeds: 1 − C(n−c, k) / C(n, k).
 
-    Chen et al. 2021 (arXiv 2107.03374), Eq. 1.
-
-    Args:
-      samples: n, how many were drawn.
-      successes: c, how many succeeded.
-      k: at most n.
+    Chen et al. 2021 (arXiv 2107.03374), Eq. 1.  n are the samples, at least k, and c the successes.
     """
     return 1.0 - math.comb(samples - successes, k) / math.comb(samples, k)
 
@@ -115,10 +110,7 @@ def intervals(
     A bootstrap fails if all resamples agree, as when all verdicts do, or if some lack the metric.  A share
     then gets the `wilson_interval` over its tasks, any other metric none.
 
-    Args:
-      sizes: see `share_sizes`.
-    Returns:
-      (low, high) of each metric that has an interval.
+    sizes: see `share_sizes`.  Returns (low, high) of each metric that has an interval.
     """
     strata: dict[str, list[int]] = collections.defaultdict(list)
     for index, (first, *_) in enumerate(attempts):

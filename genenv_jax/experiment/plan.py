@@ -66,11 +66,8 @@ def default_suite(
 ) -> ConfigDict:
     """The settings of `Suite` as a mutable dictionary.
 
-    Its arms and overrides are nested like a run's configuration, since a ConfigDict allows no dots in keys:
-    `--config.overrides.agent.group_size=4`.
-
-    Args:
-      arms, overrides: by dotted key, as in `Suite`.
+    `arms` and `overrides` have dotted keys, as in `Suite`.  The result nests them like a run's configuration,
+    since a ConfigDict allows no dots in keys: `--config.overrides.agent.group_size=4`.
     """
     suite = ConfigDict(dataclasses.asdict(Suite()), sort_keys=False)
     suite.arms = ConfigDict({name: nested(arm) for name, arm in arms.items()}, sort_keys=False)

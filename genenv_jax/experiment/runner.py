@@ -46,11 +46,10 @@ class Runner:
     that the seed's other runs then find in the cache.
 
     Args:
-      plan, workdir: of the suite; suite.json is compared or written.
       command: command of a run, before its flags.
       say: prints one line of progress.
     Raises:
-      ValueError: see `compare_or_store`; or the suite is running already.
+      ValueError: see `compare_or_store`, which it calls; or the suite is running already.
     """
 
     def __init__(

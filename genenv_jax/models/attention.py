@@ -45,12 +45,7 @@ class SlidingWindow(NamedTuple):
 
 
 def check_attention(implementation: str, dtype: str) -> None:
-    """Raises ValueError for an unknown kernel, or one that does not support this activation dtype.
-
-    Args:
-      implementation: "xla", "splash" or "cudnn".
-      dtype: name of the activation dtype.
-    """
+    """Raises ValueError for an unknown kernel, or one that does not support this activation dtype."""
     if implementation not in ("xla", *_KERNELS):
         raise ValueError(
             f"attention = {implementation!r} is not supported; expected one of {sorted(['xla', *_KERNELS])}"

@@ -81,12 +81,10 @@ class LanguageModel:
     """Everything in a model directory except the weights.
 
     Attributes:
-      config: shape and options of the decoder.
       hf_config: config.json as read.
       tokenizer: a transformers fast tokenizer.
       eos_ids: token ids that end a completion; the first is the one to write.
       pad_id: token id that fills unused positions; never used to tell padding from text.
-      path: the directory.
       thinking: whether the chat template should switch thoughts on, if it can.
     """
 

@@ -128,10 +128,9 @@ def make_model(
     """Writes a randomly initialised Qwen2 model with tied embeddings; returns its directory.
 
     Args:
-      directory: where to write; replaced as a whole if it exists.
+      directory: replaced as a whole if it exists.
       texts: training texts of the tokenizer.
       c: its shape; at least 259 tokens (256 bytes and three control tokens).
-      seed: seeds the weights.
     """
     if c.vocab_size < 259:
         raise ValueError(f"model.make.vocab_size = {c.vocab_size}: expected at least 259")

@@ -86,12 +86,9 @@ def completion_logprobs(
 ) -> tuple[Array, Array]:
     """Teacher-forced log π(token) and entropy at every completion token.
 
-    Args:
-      params: parameters of `Transformer(config)`.
-      batch: prompts and completions.
-      chunk: completion tokens whose logits (chunk, v) exist at a time; None: `logit_chunk`.
-    Returns:
-      log-probs and entropies in nats, both (b, g, c) float32, and 0 where `batch.mask` is 0.
+    chunk: completion tokens whose logits (chunk, v) exist at a time; None: `logit_chunk`.
+
+    Returns log-probs and entropies in nats, both (b, g, c) float32, and 0 where `batch.mask` is 0.
     """
     model = Transformer(config)
     b, p = batch.prompts.shape

@@ -57,7 +57,6 @@ def make_benchmark(
 
     Args:
       config: the run's; the chat template of `config.model.path` decides whether it can show tools.
-      need_seeds: whether seed tasks are required.
       server: whether a server answers, which takes tools separately from the messages; `config.model.path`
         then matters only if it is a model that was made here.
       recorded: whether recorded answers are scored, so that no model reads a prompt.

@@ -17,14 +17,8 @@ from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 class Conversations:
     """Implements `sampling.episodes.Environments`.
 
-    Args:
-      model: tokenizer and chat template.
-      tasks: the tasks to play; the first number of a key is an index into them.
-      episodes: plays them.
-      on_end: called once per episode, when it has ended.
-      waiting: makes a context that is entered while waiting for episodes.
-    Attributes:
-      attempts: finished attempts, by key.
+    tasks: the tasks to play; the first number of a key is an index into them.
+    attempts: finished attempts, by key.
     """
 
     def __init__(

@@ -71,7 +71,6 @@ class Endpoint:
 
     Args:
       url: base URL, including the path before "/chat/completions" (usually "/v1").
-      model: the model's name on the server.
       max_tokens: longest answer, in tokens.
       cache: file of the answers so far, one JSON object a line; made if missing.  None: no cache.
       timeout: seconds for one exchange, from the connection to the end of the response.
@@ -161,7 +160,6 @@ class Endpoint:
         """One answer, from the cache if possible.
 
         Args:
-          messages: the conversation.
           seed: sent to the server, which may ignore it; distinguishes samples of one conversation.
           temperature: 0 for greedy.
         Raises:
@@ -404,12 +402,8 @@ def _count(tokens: Any) -> int:
 class EndpointModel(ChatModel):
     """A `ChatModel` that asks a server; completions are texts.
 
-    Attributes:
-      endpoint: the server.
-      samples, max_concurrent: see `ChatModel`.
-      seed: seed of each conversation's first sample; later samples count up from it.
-      concurrency: requests in flight at a time.
-      temperature: of the answers.
+    seed: of each conversation's first sample; later samples count up from it.
+    concurrency: requests in flight at a time.
     """
 
     endpoint: Endpoint

@@ -98,15 +98,11 @@ class Player:
     Attributes:
       model: configuration and tokenizer; its `config.lora` says whether the player is an adapter.
       reference: what it starts from.
-      config: its settings.
-      sampler: draws completions of each prompt.
-      optimizer: of its updates.
       state: trained parameters, float32: all, or the adapters alone; and their moments.  The first update
         destroys them.  A player that is not trained has none: it is the reference.
       widths: ascending completion widths of updates.
       groups: ascending numbers of completions per prompt in updates.
       put: places host arrays on the devices.
-      offloader: moves weights between devices and host memory.
     """
 
     model: LanguageModel

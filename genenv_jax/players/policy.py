@@ -24,11 +24,8 @@ from genenv_jax.typing import Params, PRNGKey
 class Policy(ChatModel):
     """Samples from a model.
 
-    Attributes:
-      model: tokenizer and chat template.
-      sampler: its group size is the number of samples.
-      params: parameters of the decoder.
-      key: PRNG key; an answer also depends on its conversation's index, its sample and the turn.
+    sampler: its group size is the number of samples.
+    key: PRNG key; an answer also depends on its conversation's index, its sample and the turn.
     """
 
     model: LanguageModel

@@ -50,7 +50,7 @@ def of_run(
     """The arguments of `Player.export` for the files besides the weights of a finished run.
 
     Args:
-      workdir: the run's workdir; its config.json and metrics.jsonl are read.
+      workdir: its config.json and metrics.jsonl are read.
       start: directory of the model that the players started from.
       tasks: number of held-out tasks that are scored.
       tools: how the agent was shown its tools, from `Benchmark.about`; "" if it has none.

@@ -124,8 +124,7 @@ def changes(
 ) -> dict[str, list[str]]:
     """Ids of the tasks that were learnt, lost, never or always solved, each list sorted by category.
 
-    Args:
-      before, after: from `read_answers`; tasks in both are compared.
+    before, after: from `read_answers`; tasks in both are compared.
     """
     found = collections.defaultdict(list)
     for task_id in sorted(

@@ -51,10 +51,7 @@ def write_run_page(
     and after training, and a filterable list of the generated tasks with their rollouts and rejections.  The
     lists have at most 6 MiB.
 
-    Args:
-      run: from `load_run`.
-      figures: name to PNG file, from `figures.draw_run`.
-      path: the page.
+    figures: name to PNG file, from `figures.draw_run`.
     """
     from genenv_jax.results.figures import (
         CAPTIONS,  # needs matplotlib; an evaluation's page does not

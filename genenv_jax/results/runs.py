@@ -66,7 +66,6 @@ class Run:
 
     Attributes:
       name: label; the directory's name.
-      workdir: the directory.
       config: config.json, or {} if there is none.
       metrics: step to {name: finite number}, by ascending step; nulls are left out.
       timing: the records of timing.jsonl, numbers only, without the step.

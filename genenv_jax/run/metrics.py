@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 class MetricWriter(JsonLines):
     """A file of JSON lines by step.
 
-    Args:
-      path: the file.
-      tracker: receives the same scalars after each line; its creator closes it.
-      read_only: see `JsonLines`.
-    Raises:
-      ValueError: a line of the file is damaged or has no step.
+    tracker: receives the same scalars after each line; its creator closes it.
+    Raises ValueError if a line of the file is damaged or has no step.
     """
 
     def __init__(

@@ -79,10 +79,8 @@ class Session:
 
     Args:
       workdir: the run's; nothing is written there before `open`.
-      seed: the run's seed.
       epochs, rollouts, tokens: limits after which the run ends: epochs, rollouts of the agent, tokens of
         both players (0: no such limit).
-      checkpoint: settings.
     Attributes:
       finished: epochs done.
       rollouts: rollouts of the agent so far.

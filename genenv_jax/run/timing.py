@@ -16,10 +16,7 @@ from genenv_jax.sampling.sampler import Sampler
 class Stopwatch:
     """Seconds by name, which add up to the seconds since the last `lap`.
 
-    A nested measurement counts only for the inner name.
-
-    Args:
-      clock: seconds from any origin, never decreasing.
+    A nested measurement counts only for the inner name.  clock: seconds from any origin, never decreasing.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):

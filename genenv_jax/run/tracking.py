@@ -203,12 +203,8 @@ class RunId:
 class Trackers:
     """A run's trackers, as one `Tracker` that raises nothing.
 
-    Args:
-      config: settings.
-      workdir: the run's workdir.
-      run: what W&B and Trackio show as its configuration.
-    Attributes:
-      samples: rows that a table should have; 0 if no tracker shows tables.
+    run: what W&B and Trackio show as its configuration.
+    samples: rows that a table should have; 0 if no tracker shows tables.
     """
 
     def __init__(self, config: TrackingConfig, workdir: pathlib.Path, run: Mapping[str, Any]):

@@ -122,12 +122,8 @@ class RunSettings:
 
     If the file is missing or damaged, the newest checkpoint's copy replaces it.
 
-    Args:
-      workdir: the run's workdir.
-      config: its settings, nested.
-    Raises:
-      ValueError: the workdir's run, or a process of this run, has other settings; the file is damaged and
-        there is no copy; its checkpoints are gone; or not all processes see the workdir.
+    Raises ValueError if the workdir's run, or a process of this run, has other settings; the file is damaged
+    and there is no copy; its checkpoints are gone; or not all processes see the workdir.
     """
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
@@ -288,7 +284,6 @@ class RunFiles:
     lines of timing.jsonl are dropped.
 
     Args:
-      workdir: the run's workdir.
       tracker: see `MetricWriter`.
       lengths: in bytes, by name; 0 for files without an entry.
       digests: of files up to there, by name, from `check_files`; files without an entry get new ones.

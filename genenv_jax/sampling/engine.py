@@ -66,8 +66,6 @@ class Engine:
     computes the next.  When all samples of a prompt are finished, the next prompt takes its slot.
 
     Attributes:
-      config: the decoder's configuration.
-      options: the sampler's options.
       batch_size: prompts decoded at the same time.
       prompt_buckets: ascending prompt widths; each is compiled once.
       put: places host arrays on the devices, sharded along their leading axis.
@@ -106,7 +104,6 @@ class Engine:
         """Samples g completions of every prompt.
 
         Args:
-          params: the decoder's parameters.
           prompts: N token lists.
           key: typed key; sample j of prompt i has row id i * g + j, however prompts are batched, so a sample
             depends on its prompt's index in the list and not on the batching.

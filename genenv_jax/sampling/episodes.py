@@ -68,9 +68,7 @@ class EpisodeEngine(Engine):
         """Plays g episodes from every prompt, `batch_size` prompts at a time.
 
         Args:
-          params: the decoder's parameters.
           prompts: N token lists; an empty one gets no episodes.
-          environments: receive the answers and reply.
           key: typed key; a sample depends on it, its prompt, its replies and its row id, as in `Engine`.
         Returns:
           rollouts with `loss_mask`; `done` says whether the last answer ended by itself.

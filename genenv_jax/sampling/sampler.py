@@ -186,7 +186,6 @@ class Sampler(Protocol):
     """Draws completions of prompts, a frozen dataclass; a run's is `episodes.EpisodeEngine`.
 
     Attributes:
-      config: the decoder's.
       options: samples of each prompt, their length and temperature.
       batch_size: prompts that it takes at a time.
       prompt_buckets: ascending prompt widths.

@@ -75,11 +75,9 @@ class Attempt:
     """One attempt at a task.
 
     Attributes:
-      task: the task.
       sample: index among the attempts at the task, from 0.
       answers: the texts: one, or an episode's in order.
       ended: whether the last text ended by itself, rather than at the token limit.
-      score: the verdict.
       replies: the environment's, after each answer of an episode but the last; () if they were not kept.
     """
 
@@ -128,8 +126,7 @@ def attempt(
       scorer: scores while `chat_model` keeps sampling; its `episodes` play.
       on_end: called once per attempt, when its answer or episode has ended.
       waiting: makes a context that is entered while waiting for scores and episodes.
-    Returns:
-      the attempts at each task, in the order of the tasks.
+    Returns the attempts at each task, in the order of the tasks.
     """
     played = [i for i, task in enumerate(tasks) if benchmark.is_interactive(task)]
     if chat_model.transcripts:
@@ -162,8 +159,7 @@ def answer(
 ) -> tuple[list[list[Attempt]], Any]:
     """Attempts every task `chat_model.samples` times with a single answer each; see `attempt`.
 
-    Returns:
-      the attempts at each task, and what `chat_model.answer` returns: for a policy, the `Rollouts`.
+    Returns the attempts at each task, and what `chat_model.answer` returns: for a policy, the `Rollouts`.
     """
     scores = scorer.batch()
 
@@ -194,8 +190,7 @@ def play(
     In each turn every open episode gets one answer; new episodes begin as others end.  An episode whose
     conversation no longer fits ends there, without success.
 
-    Args:
-      keys: (index in `tasks`, sample) of each episode, in the order in which they begin.
+    keys: (index in `tasks`, sample) of each episode, in the order in which they begin.
     """
     waiting_keys = collections.deque(keys)
     answers: dict[Key, list[str]] = {}

@@ -42,10 +42,7 @@ class Episodes:
     def advance(self, key: Key, task: Task, answers: Sequence[str]) -> None:
         """Continues an episode.
 
-        Args:
-          key: (task, sample).
-          task: the task to play.
-          answers: all answers so far; if empty, the episode begins.
+        key: (task, sample).  answers: all answers so far; if empty, the episode begins.
         Raises ValueError for a key that is being played and not collected yet.
         """
         if key in self._futures:

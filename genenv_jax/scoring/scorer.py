@@ -70,7 +70,6 @@ class Scorer:
     """See the module's docstring.
 
     Args:
-      benchmark: scores and inspects.
       decode: token ids -> text.  Called from several threads at a time.
       config: its settings; `worker_count` gives the number of processes.
     Attributes:
@@ -182,9 +181,7 @@ class Batch:
     def add(self, completion: Completion, question: str, *arguments: Any) -> None:
         """Adds a finished completion; each may be added once.
 
-        Args:
-          question: one of `requests`.
-          arguments: the question's arguments before the text.
+        question: one of `requests`.  arguments: the question's arguments before the text.
         """
         if completion.key in self._futures:
             raise ValueError(f"completion {completion.key} was added before: expected each once")

@@ -64,8 +64,7 @@ class NearDuplicates:
     Rare shingles come first, so that there are few candidates: if more than `_CROWDED` · 2^level texts are
     indexed by a shingle, its level rises, and they are indexed by the next shingle in the new order.
 
-    Args:
-      threshold: smallest similarity that makes a text a copy, in (0, 1]; 0 switches the index off.
+    threshold: smallest similarity that makes a text a copy, in (0, 1]; 0 switches the index off.
     """
 
     def __init__(self, threshold: float):
@@ -144,8 +143,7 @@ class Requests:
     contain one of fewer than `_FEW_WORDS` words, so a short one must also make up that share of the other.
     Requests that ask for something else are left to `NearDuplicates`.
 
-    Args:
-      threshold: the share, in (0, 1]; 0 switches the index off.
+    threshold: the share, in (0, 1]; 0 switches the index off.
     """
 
     def __init__(self, threshold: float):
@@ -181,11 +179,9 @@ def inspect(
     """Parses a generation and verifies it on its own, without comparing it with other tasks.
 
     Args:
-      benchmark: parses, executes and scores.
       text: what the simulator wrote.
       done: whether it ended by itself, rather than at the token limit.
       seed: the task that it should vary.
-      task_id: id for the task.
       generation: epoch.
       admit: PROVEN, or PARSED: a task that parses but fails its checks passes anyway, with the simulator's
         own answer, unless it exceeds a bound or the benchmark cannot use it.
@@ -238,7 +234,6 @@ class Verifier:
     `inspect`, which depends only on the text, can run earlier and in another process; `compare` is the rest.
 
     Args:
-      benchmark: parses, executes and scores.
       seeds: tasks that a generation must not copy.
       held_out: evaluation tasks that a generation must not match.
       config: its settings.  `pool_epochs` is for small worlds that run out of new tasks, since practising a

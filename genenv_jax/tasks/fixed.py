@@ -23,11 +23,7 @@ def exist(path: pathlib.Path) -> bool:
 class FixedTasks(TaskSource):
     """Tasks that are made once and kept in a workdir file that only the first process reads.
 
-    Args:
-      path: the file.
-      make: makes the tasks, at least one; every process of a run calls it if there is no file yet.
-      per_epoch: tasks per epoch.
-      seed: seed of the order in which tasks are taken.
+    make: makes the tasks, at least one; every process of a run calls it if there is no file yet.
     """
 
     def __init__(self, path: pathlib.Path, make: Callable[[], Sequence[Task]], per_epoch: int, seed: int):

@@ -38,10 +38,7 @@ class Growth:
     A task is judged by the latest attempts at its variations, or at the task itself until it has been
     varied.
 
-    Args:
-      config: its settings.
-      fits: whether the simulator's prompt has room for a task.
-      seed: the run's seed.
+    fits: whether the simulator's prompt has room for a task.
     """
 
     def __init__(self, config: GrowthConfig, fits: Callable[[Task], bool], seed: int):

@@ -27,15 +27,10 @@ class Mixture:
     The counts depend on the number of generations requested, not of those accepted, so a simulator that
     writes few valid tasks does not starve the agent.
 
-    Args:
-      seeds: the base data.
-      asked: generations requested per epoch.
-      base_share, replay_share: shares of base data and of replayed tasks.
-      buffer: tasks of D_train; filled only if some are replayed.
-      seed: the run's seed.
-    Attributes:
-      asked: generations requested per epoch.
-      most: tasks per epoch if all generations are accepted.
+    seeds: the base data.
+    asked: generations requested per epoch.
+    buffer: tasks of D_train; filled only if some are replayed.
+    most: tasks per epoch if all generations are accepted.
     """
 
     def __init__(

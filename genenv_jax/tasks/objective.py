@@ -37,10 +37,7 @@ class CurriculumConfig(Settings):
 class Objective:
     """See the module's docstring.
 
-    Args:
-      curriculum: `config.curriculum`.
-      simulator: `config.simulator`.
-      benchmark: says which skills a task asks for.
+    benchmark: says which skills a task asks for.
     """
 
     def __init__(self, curriculum: CurriculumConfig, simulator: SimulatorConfig, benchmark: Benchmark):

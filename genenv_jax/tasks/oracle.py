@@ -20,12 +20,6 @@ class OracleTasks(TaskSource):
     Each difficulty's rate is that of the latest attempts at it, or 1/2 before the first.  The tasks are
     split between the two neighbouring difficulties on either side of alpha, so that the expected success
     rate is alpha; a tenth is spread evenly over all difficulties, to keep their rates up to date.
-
-    Args:
-      benchmark: draws the tasks.
-      alpha: target success rate.
-      per_epoch: tasks per epoch.
-      seed: seed of the draws.
     """
 
     def __init__(self, benchmark: Benchmark, alpha: float, per_epoch: int, seed: int):

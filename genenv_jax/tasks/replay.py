@@ -15,8 +15,7 @@ from genenv_jax.benchmarks.base import SeedStatistics, Task
 class TaskBuffer:
     """See the module's docstring.
 
-    Args:
-      capacity: how many of the newest tasks to keep; 0: no bound.
+    capacity: how many of the newest tasks to keep; 0: no bound.
     """
 
     def __init__(self, capacity: int = 0):

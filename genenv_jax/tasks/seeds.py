@@ -13,15 +13,9 @@ from genenv_jax.tasks.sources import TaskSource
 
 
 def shuffled_epochs(seed: int, stream: Stream, size: int, first: int, count: int) -> list[int]:
-    """Positions `first` to `first + count` of an endless sequence of `size` items.
+    """Item indices at positions `first` to `first + count` of an endless sequence of `size` items.
 
     Each pass over the items has its own random order, so every item comes up once before any does twice.
-
-    Args:
-      seed: the run's seed.
-      stream: random stream of the orders.
-    Returns:
-      item indices.
     """
     places = [divmod(place, size) for place in range(first, first + count)]
     orders = {lap: rng(seed, stream, lap).permutation(size) for lap in {lap for lap, _ in places}}
@@ -31,10 +25,7 @@ def shuffled_epochs(seed: int, stream: Stream, size: int, first: int, count: int
 class SeedTasks:
     """The seed tasks in the order in which epochs vary them.
 
-    Args:
-      tasks: at least one.
-      per_epoch: tasks varied per epoch; 0: all.
-      seed: seed of the random order.
+    per_epoch: tasks varied per epoch; 0: all.
     """
 
     def __init__(self, tasks: Sequence[Task], per_epoch: int, seed: int):
@@ -49,11 +40,7 @@ class SeedTasks:
 
 
 class SeedSource(TaskSource):
-    """The seed tasks themselves, for GRPO without a simulator.
-
-    Args:
-      seeds: in the order in which the epochs take them.
-    """
+    """The seed tasks themselves, in their order, for GRPO without a simulator."""
 
     def __init__(self, seeds: SeedTasks):
         self._seeds = seeds
@@ -101,9 +88,6 @@ class SuccessRecords:
     This is the latest record of the seed and its variations.  Failing that, it is the last epoch's record of
     tasks that need one of the seed's skills, or else of all tasks.  A run seldom visits a seed of a large
     data set twice, so most prompts would state nothing otherwise.
-
-    Args:
-      benchmark: says which skills a task needs.
     """
 
     def __init__(self, benchmark: Benchmark):

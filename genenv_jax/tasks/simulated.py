@@ -34,15 +34,9 @@ _ROUNDS = 50  # maximum passes over all seeds to reach a given number of static 
 class SimulatorTasks(TaskSource):
     """n variations of each context (a task to vary), conditioned on the agent's success at it.
 
-    Args:
-      seeds: the seed tasks.
-      growth: replaces some of them with tasks of earlier epochs.
-      simulator: writes the variations.
-      alpha: target success rate, if its prompts ask for one.
-      benchmark, scorer: parse and verify while the devices sample.
-      verifier: decides which variations are accepted.
-      admit: see `scoring.verification`.
-      session: the run's session.
+    growth: replaces some of the seed tasks with tasks of earlier epochs.
+    alpha: target success rate, if the simulator's prompts ask for one.
+    admit: see `scoring.verification`.
     """
 
     def __init__(
@@ -220,11 +214,8 @@ def _decided(
 def static_tasks(simulated: SimulatorTasks, count: int) -> list[Task]:
     """Tasks that the initial simulator writes, in as many rounds over the seeds as needed.
 
-    Args:
-      simulated: writes the tasks.
-      count: how many; 0: as many as one round over all seeds yields.
-    Raises:
-      ValueError: too few pass verification.
+    count: how many; 0: as many as one round over all seeds yields.
+    Raises ValueError if too few pass verification.
     """
     once = math.ceil(len(simulated.seeds.tasks) / simulated.seeds.per_epoch)
     tasks: list[Task] = []

@@ -83,14 +83,8 @@ class TeacherConfig(Settings):
 class Teacher:
     """See the module's docstring.  Every process of a run makes one, and all call `write` together.
 
-    Args:
-      benchmark: writes the prompts, parses and verifies the answers.
-      settings: `config.tasks.teacher`.
-      workdir: directory of the files.
-      seed: seed of the order of the seed tasks and of the requests.
-    Raises:
-      EndpointError: the `openai` package is missing.
-      ValueError: teacher_answers.jsonl is damaged; the message names the line.
+    Raises EndpointError if the `openai` package is missing, and ValueError, naming the line, if
+    teacher_answers.jsonl is damaged.
     """
 
     def __init__(self, benchmark: Benchmark, settings: TeacherConfig, workdir: pathlib.Path, seed: int):

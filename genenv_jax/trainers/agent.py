@@ -86,11 +86,7 @@ class Interaction:
 class AgentTrainer:
     """Rolls the agent out on one batch of tasks at a time and trains on it, so updates stay on-policy.
 
-    Args:
-      agent: attempts the tasks and learns.
-      benchmark, scorer: score its answers.
-      session: the run's session.
-      rounds: per epoch; the agent attempts tasks in all, and is trained in the last one.
+    rounds: per epoch; the agent attempts tasks in all, and is trained in the last one.
     """
 
     def __init__(

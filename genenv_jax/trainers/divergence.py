@@ -45,13 +45,9 @@ def check(
 ) -> None:
     """Raises if an update has diverged, after saving its batch in the workdir.
 
-    Args:
-      session: the run's session.
-      player: "agent" or "simulator".
-      metrics: the update's metrics, by name.
-      rollouts, values: inputs of the update: samples, and their (N, g) rewards or weights.
-    Raises:
-      FloatingPointError: it has diverged; the message names epoch, metric, value and file.
+    player: "agent" or "simulator".
+    rollouts, values: inputs of the update: samples, and their (N, g) rewards or weights.
+    Raises FloatingPointError, naming epoch, metric, value and file.
     """
     why = reason(metrics)
     if not why:

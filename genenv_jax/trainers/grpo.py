@@ -24,11 +24,7 @@ class GRPO:
 
     The ratio is to the model that wrote the completion; for its log-probs see `players.player.recomputes`.
 
-    Args:
-      player: learns.
-      loss: settings of the loss.
-      session: counts the tokens that models process.
-      others: how many of a prompt's completions, the last ones, the reference wrote.
+    others: how many of a prompt's completions, the last ones, the reference wrote.
     """
 
     def __init__(self, player: Player, loss: LossConfig, session: Session, others: int = 0):

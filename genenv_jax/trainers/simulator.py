@@ -51,13 +51,7 @@ class Frozen:
 
 
 class _Learning(Frozen, abc.ABC):
-    """One update per epoch, in mini-batches of seeds.
-
-    Args:
-      simulator: the player.
-      benchmark: writes its prompts.
-      session: the run's session.
-    """
+    """One update per epoch, in mini-batches of seeds.  benchmark: writes the simulator's prompts."""
 
     def __init__(self, simulator: Simulator, benchmark: Benchmark, session: Session):
         self._simulator, self._benchmark, self._session = simulator, benchmark, session

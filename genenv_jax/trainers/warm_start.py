@@ -95,12 +95,9 @@ def train(
 ) -> Params:
     """Trains a model made from scratch: `steps` steps of maximum likelihood with Muon, each pair used once.
 
-    Args:
-      pairs: (messages, completion); those that exceed the limits are left out.
-    Returns:
-      the trained parameters, on the host.
-    Raises:
-      ValueError: the final loss is not finite.
+    pairs: (messages, completion); those that exceed the limits are left out.
+
+    Returns the trained parameters, on the host.  Raises ValueError if the final loss is not finite.
     """
     if not c.steps:
         return params
@@ -183,10 +180,7 @@ def fine_tune(
       moments: type of the optimiser's moments.
       params: trained parameters, float32: all, or the adapters.  Donated.
       frozen: the other parameters.
-      put: places a batch on the devices.
-      demonstrations, validation: training and validation data.
       order: shuffles each pass.
-      checkpoints: where the training is saved.
     Raises:
       ValueError: nothing fits the limits, a loss is not finite, or the first validation after the start
         shows a higher loss.
