@@ -50,10 +50,7 @@ def check(path: pathlib.Path, written: Any, trusted: str = "") -> None:
 
     Errors that it raises are ignored here.
 
-    Args:
-      path: the model's, for the message.
-      written: a tokenizer's template, or templates by name.
-      trusted: a template that is not tried.
+    written: a tokenizer's template, or templates by name.  trusted: a template that is not tried.
     """
     for template in written.values() if isinstance(written, dict) else [written]:
         if isinstance(template, str) and template != trusted and (fault := _fault(template)):

@@ -67,11 +67,7 @@ def is_writer() -> bool:
 def put(tree: Any, sharding: Any = None) -> Any:
     """Places host arrays that every process holds in full; each device copies its own part.
 
-    Args:
-      tree: pytree of arrays, equal in all processes.
-      sharding: one sharding for all, or a pytree of shardings; None leaves placement to JAX.
-    Returns:
-      the tree with jax.Arrays.
+    sharding: one for all arrays, or a pytree of shardings; None leaves placement to JAX.
     """
     if sharding is None or process_count() == 1:
         return jax.device_put(tree, sharding)

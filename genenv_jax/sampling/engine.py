@@ -146,12 +146,12 @@ class Engine:
         count = self.prompts_at_once(width)
         rows, slots = np.full(count, -1), np.full(count, self.batch_size)
         new = self._prompts(nothing, rows, slots, width, self.batch_size)
-        state, *_ = decoding.admit(weights, state, new, **self._options)
+        state, *_ = decoding.admit(weights, state, new, **self.static)
         for size in sizes:
             if size != sizes[0]:
                 state = decoding.resize(state, config=self.config, length=size)
             if self.options.max_new_tokens > 1:
-                state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
+                state, _ = decoding.decode(weights, state, steps=self.chunk, **self.static)
 
     def _run(self, weights: decoding.Weights, key: PRNGKey, work: _Work, rows: list[int], width: int) -> None:
         """Samples the prompts `rows`, all of one bucket."""
@@ -173,7 +173,7 @@ class Engine:
                 slots[free] = admitted[at]
                 wanted = min(part, len(queue)) or self.batch_size
                 new = self._prompts(work, admitted, to, width, wanted)
-                state, *first = decoding.admit(weights, state, new, **self._options)
+                state, *first = decoding.admit(weights, state, new, **self.static)
                 flight.append(_Flight("prefill", first, admitted))
             chunks = 0
             if self.options.max_new_tokens > 1:
@@ -182,7 +182,7 @@ class Engine:
                 while sizes and work.longest(slots) + chunks * self.chunk > size + 1:
                     size = sizes.pop(0)
                     state = decoding.resize(state, config=self.config, length=size)
-                state, emitted = decoding.decode(weights, state, steps=self.chunk, **self._options)
+                state, emitted = decoding.decode(weights, state, steps=self.chunk, **self.static)
                 flight.append(_Flight("decode", emitted, slots.copy()))
             # The last chunk stays in flight while the host reads the earlier ones.
             while left and len(flight) > min(chunks, 1):
@@ -197,8 +197,14 @@ class Engine:
                 slots[np.isin(slots, list(finished))] = -1
 
     @property
-    def _options(self) -> dict[str, Any]:
+    def static(self) -> dict[str, Any]:
+        """The static arguments of the jitted functions that read prompts and decode."""
         return {"config": self.config, "options": self.options}
+
+    def row_ids(self, rows: np.ndarray) -> np.ndarray:
+        """(n, g) uint32 row ids of the samples of prompts `rows` (n,); for -1, those of prompt 0."""
+        g = self.options.group_size
+        return (np.maximum(rows, 0)[:, None] * g + np.arange(g)).astype(np.uint32)
 
     def prompts_at_once(self, width: int, most: int = 0) -> int:
         """How many prompts of this width are read at a time; most: the limit, if not `batch_size`."""
@@ -231,16 +237,14 @@ class Engine:
         self, work: _Work, rows: np.ndarray, slots: np.ndarray, width: int, wanted: int
     ) -> decoding.Prompts:
         """Places prompts on the devices: indices `rows` (n,), -1 for none, and the slot of each."""
-        n, g = len(rows), self.options.group_size
-        there = rows >= 0
+        n, there = len(rows), rows >= 0
         given = [work.result.prompts[i] if i >= 0 else [] for i in rows]
-        limits = np.ones((n, g), np.int32)
+        limits = np.ones((n, self.options.group_size), np.int32)
         limits[there] = work.limits[rows[there]]
-        ids = np.maximum(rows, 0)[:, None] * g + np.arange(g)
         return self.put(
             decoding.Prompts(
                 *pad_rows(given, width, n),
-                ids.astype(np.uint32),
+                self.row_ids(rows),
                 limits,
                 slots.astype(np.int32),
                 np.full(n, wanted, np.int32),

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -182,10 +182,10 @@ class _Call:
         for place, row in zip(at, rows, strict=True):
             prompts[place] = self._result.prompts[row]
         given[at], to[at] = rows, slots
-        new = turns.Prompts(*pad_rows(prompts, self._width, count), self._ids(given), to)
+        new = turns.Prompts(*pad_rows(prompts, self._width, count), self._sampler.row_ids(given), to)
         with self._timed("prefill"):
             self._state, *first = turns.admit(
-                self._weights, self._state, self._sampler.put(new), self._key, **self._static
+                self._weights, self._state, self._sampler.put(new), self._key, **self._sampler.static
             )
             token, logprob = processes.fetch(first)
         self._slots[slots] = rows
@@ -200,14 +200,14 @@ class _Call:
         running = self._running.copy()
         # Copies: a CPU device may read host arrays in place after the first device's results are here.
         given = (x.copy() for x in (self._token, self._length, self._limit))
-        rows = turns.Rows(*given, running, self._ids(self._slots))
+        rows = turns.Rows(*given, running, self._sampler.row_ids(self._slots))
         with self._timed("decode"):
             self._state, emitted = turns.decode(
                 self._weights,
                 self._state,
                 self._sampler.put(rows),
                 self._key,
-                **self._static,
+                **self._sampler.static,
                 steps=self._sampler.chunk,
             )
             token, logprob = processes.fetch(emitted)
@@ -222,14 +222,14 @@ class _Call:
         slots, lanes, lengths = (np.zeros(count, np.int32) for _ in range(3))
         slots[:] = len(self._slots)
         ids = np.zeros(count, np.uint32)
-        own = self._ids(self._slots)
+        own = self._sampler.row_ids(self._slots)
         for place, (row, some, cached, _) in zip(at, rows, strict=True):
             given[place], lengths[place], ids[place] = some, cached, own[row]
             slots[place], lanes[place] = row
         new = turns.Observations(*pad_rows(given, width, count), lengths, slots, lanes, ids)
         with self._timed("prefill"):
             self._state, *first = turns.observe(
-                self._weights, self._state, self._sampler.put(new), self._key, **self._static
+                self._weights, self._state, self._sampler.put(new), self._key, **self._sampler.static
             )
             token, logprob = processes.fetch(first)
         for place, ((slot, j), *_, last) in zip(at, rows, strict=True):
@@ -304,16 +304,6 @@ class _Call:
             result.done[place] = done
             answer = result.tokens[place][self._start[slot, j] : length + 1].tolist()
             self._environments.answer(Completion(*place, answer, done))
-
-    def _ids(self, rows: Any) -> np.ndarray:
-        """Row ids (n, g) of prompts (n,); for -1, those of prompt 0."""
-        g = self._options.group_size
-        rows = np.maximum(np.asarray(rows), 0)
-        return (rows[:, None] * g + np.arange(g)).astype(np.uint32)
-
-    @property
-    def _static(self) -> dict[str, Any]:
-        return {"config": self._sampler.config, "options": self._options}
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
