@@ -175,9 +175,8 @@ def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None =
     given model is not fine-tuned; one that the run would make is made untrained in a temporary directory.
     "too large" is present only if the run does not fit, and names settings that would.
 
-    Args:
-      workdir: the run's; if it exists, its settings are compared, and the text includes the run's progress.
-      memory: bytes of a device; None: this machine's.
+    workdir: the run's; if it exists, its settings are compared, and the text includes the run's progress.
+    memory: bytes of a device; None: this machine's.
     Raises what the run would raise before its first epoch.
     """
     if workdir is not None and workdir.exists():
@@ -185,20 +184,21 @@ def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None =
         RunSettings(workdir, config.to_dict())
     done = newest_host(workdir / "checkpoints") if workdir is not None else None
     with _scratch(workdir) as scratch:
+        if config.model.path:
+            path = str(huggingface.resolve(config.model.path, weights=False))
+            model = dataclasses.replace(config.model, path=path)
+        else:
+            make = dataclasses.replace(config.model.make, cache_dir=f"{scratch}/models")
+            model = dataclasses.replace(config.model, make=make)
         tried = dataclasses.replace(
             config,
+            model=model,
             warm_start=dataclasses.replace(config.warm_start, steps=0),
             simulator=dataclasses.replace(config.simulator, train=config.trains_simulator),
             tasks=TasksConfig(),
             tracking=dataclasses.replace(config.tracking, trackers=()),
             compilation_cache=False,
         )
-        if config.model.path:
-            path = str(huggingface.resolve(config.model.path, weights=False))
-            tried = dataclasses.replace(tried, model=dataclasses.replace(config.model, path=path))
-        else:
-            make = dataclasses.replace(config.model.make, cache_dir=f"{scratch}/models")
-            tried = dataclasses.replace(tried, model=dataclasses.replace(config.model, make=make))
         run = Coevolution(tried, pathlib.Path(scratch) / "run", weights=False)
         config.tasks.check(run.benchmark)
         if done:
