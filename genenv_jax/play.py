@@ -58,12 +58,9 @@ _FORM = (base.UNPARSABLE, base.BAD_TOOLS, base.BAD_ANSWER)
 
 @dataclasses.dataclass
 class Game:
-    """Both players, with the verifier and the scorer.
+    """Both players, with the verifier, which rejects copies of admitted tasks, and the scorer.
 
-    Attributes:
-      agent, simulator: policies that sample a group of attempts, and the variations of a seed.
-      verifier: admits tasks; copies of an admitted task are rejected.
-      scorer: scores texts, or tokens of the agent.
+    agent, simulator: policies that sample a group of attempts, and the variations of a seed.
     """
 
     config: Config

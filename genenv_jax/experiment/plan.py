@@ -102,9 +102,7 @@ def _groups(settings: Mapping[str, Any]) -> dict[str, Any]:
 class Plan:
     """A checked suite.
 
-    Attributes:
-      suite: its settings.
-      configs: arm to all settings of its runs by dotted key, except that `seed` is not a run's seed.
+    configs: arm to all settings of its runs by dotted key, except that `seed` is not a run's seed.
     """
 
     suite: Suite

@@ -45,11 +45,8 @@ class Runner:
     For each seed, a single run goes ahead until it has written its first metrics: it makes the warm start
     that the seed's other runs then find in the cache.
 
-    Args:
-      command: command of a run, before its flags.
-      say: prints one line of progress.
-    Raises:
-      ValueError: see `compare_or_store`, which it calls; or the suite is running already.
+    command: that of a run, before its flags.  say: prints one line of progress.
+    Raises what `compare_or_store` does, and ValueError if the suite is running already.
     """
 
     def __init__(

@@ -193,7 +193,6 @@ class LanguageModel:
         the tokenizer would split the answer's text differently.
 
         Args:
-          messages: the conversation that was answered.
           reply: the messages after the answer, none from the assistant.
           done: whether the answer already ends with an end token, which is then not repeated.
         Raises:

@@ -57,8 +57,7 @@ class Resident(Protocol):
 def loaded_trees(phase: str, offload: str, lora: bool = False) -> frozenset[str]:
     """The trees on the devices while one player is in `phase`.
 
-    Returns:
-      some of "own parameters", "own moments", "other parameters", "other moments", "reference".
+    Some of "own parameters", "own moments", "other parameters", "other moments", "reference".
     """
     own = {"parameters", "moments"} if offload != "phase" else NEEDS[phase] - {"reference"}
     trees = {f"own {name}" for name in own}
@@ -72,9 +71,7 @@ def loaded_trees(phase: str, offload: str, lora: bool = False) -> frozenset[str]
 class Offloader:
     """Moves trees between devices and host memory when the phase changes.
 
-    Args:
-      offload: one of `OFFLOADS`.
-      lora: whether the players are adapters on the reference.
+    offload: one of `OFFLOADS`.  lora: whether the players are adapters on the reference.
     """
 
     def __init__(self, offload: str = "none", lora: bool = False):

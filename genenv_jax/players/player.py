@@ -72,11 +72,8 @@ def recomputes(dtype: str) -> bool:
 class Reference:
     """The model that one or both players start from; it is never trained.
 
-    It is the reference policy of their KL terms and, under LoRA, their base.
-
-    Args:
-      params: its parameters, in the compute dtype.
-      config: the decoder's, without adapters.
+    It is the reference policy of their KL terms and, under LoRA, their base.  Its parameters have the compute
+    dtype, and its configuration no adapters.
     """
 
     def __init__(self, params: Params, config: TransformerConfig):
@@ -200,9 +197,8 @@ class Player:
     def warm_up_updates(self, step: Any, empty_batch: Callable[[Rollouts], tuple]) -> list[WarmUp]:
         """Functions that compile an update, for every planned shape.
 
-        Args:
-          step: jitted; takes (state, frozen, mini-batch).
-          empty_batch: makes its mini-batch from blank rollouts, scoring them.
+        step: jitted; takes (state, frozen, mini-batch).
+        empty_batch: makes its mini-batch from blank rollouts, scoring them.
         """
         empty: list[tuple] = []
 

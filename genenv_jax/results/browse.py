@@ -74,9 +74,8 @@ def browser(
 
     If not all fit, texts are shortened, then some records are left out, evenly over the kinds.
 
-    Args:
-      name: what the items are called on the page ("tasks").
-      total: total number of items, if `records` are not all of them.
+    name: what the items are called on the page ("tasks").
+    total: total number of items, if `records` are not all of them.
     """
     limit = max(_SHORTEST, min(_LONGEST, budget // (_TEXTS * max(1, len(records)))))
     found: dict[int, Markup] = {}

@@ -77,9 +77,7 @@ def compared(
 ) -> list[dict[str, Any]]:
     """The tasks in both, grouped by outcome, as the macro "compared_task" shows them.
 
-    Args:
-      before, after: from `read_answers` or `read_held_out`.
-      limit: characters of an answer.
+    before, after: from `read_answers` or `read_held_out`.  limit: characters of an answer.
     """
     return [
         {

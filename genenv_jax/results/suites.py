@@ -53,7 +53,6 @@ class Results:
     """The finished runs of a suite, and their scores.
 
     Attributes:
-      suite: its settings.
       runs: arm to {seed: run} for arms with at least one, in the suite's order; runs' tasks are not read.
       missing: (arm, seed, last epoch or None) of the unfinished runs.
       configs: arm to all settings of its runs, see `Plan`.

@@ -157,12 +157,7 @@ class Progress:
 
 
 class Phase:
-    """One phase, as yielded by `Progress.phase`.
-
-    Args:
-      live, task: count its units.
-      line: shows a line, once a minute; None if the task is drawn.
-    """
+    """One phase, as yielded by `Progress.phase`.  line: shows a line; None if the task is drawn."""
 
     def __init__(
         self,

@@ -68,11 +68,9 @@ def check_needs(needs: Collection[str]) -> tuple[str, ...]:
 
 
 class Room:
-    """An empty directory for one worker process, and an unnamed file for its standard error.
+    """An empty directory, `path`, for one worker process, and an unnamed file for its standard error.
 
-    Attributes:
-      path: the directory's; `ownership.remove_stale` removes it after the run was killed.
-      errors: the file.
+    After the run was killed, `ownership.remove_stale` removes the directory.
     """
 
     def __init__(self):

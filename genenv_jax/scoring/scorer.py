@@ -72,8 +72,6 @@ class Scorer:
     Args:
       decode: token ids -> text.  Called from several threads at a time.
       config: its settings; `worker_count` gives the number of processes.
-    Attributes:
-      episodes: plays the episodes of an interactive benchmark.
     Raises:
       ValueError: the benchmark cannot be scored in worker processes; the first one is started here.
       RuntimeError: the first worker process does not start.

@@ -57,14 +57,10 @@ class NoAnswer(Exception):
 class Worker:
     """One worker process, replaced if it dies.  Used by one thread at a time; any thread may `close` it.
 
-    Args:
-      benchmark: pickled once here, and unpickled in the process.
-      timeout: seconds for one answer.
-      memory: limit on the process's data, in GiB; 0 for no limit.
-    Attributes:
-      protections: what `isolation.isolate` returned in the process; empty before the first start.
-    Raises:
-      ValueError: the benchmark cannot be pickled, or its `worker_needs` has an unknown entry.
+    timeout: seconds for one answer.
+    memory: limit on the process's data, in GiB; 0 for no limit.
+    protections: what `isolation.isolate` returned in the process; empty before the first start.
+    Raises ValueError if the benchmark cannot be pickled, or its `worker_needs` has an unknown entry.
     """
 
     def __init__(self, benchmark: Benchmark, timeout: float, memory: float = 0.0):
