@@ -97,7 +97,6 @@ class TensorBoard:
         self._writer = metric_writers.SummaryWriter(os.fspath(workdir / "tensorboard"))
 
     def log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
-        del tables
         self._writer.write_scalars(step, scalars)
         self._writer.flush()
 
@@ -149,7 +148,6 @@ class Trackio:
     def __init__(self, project: str, run_id: str, workdir: pathlib.Path, config: Mapping[str, Any]):
         import trackio
 
-        del workdir
         self._trackio = trackio
         self._run = trackio.init(
             project=project, name=run_id, resume="allow", config=dict(config), embed=False

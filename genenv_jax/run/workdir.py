@@ -206,7 +206,6 @@ class RunSettings:
 
     def restore(self, state: Mapping[str, Any], tasks: Iterable[Task]) -> None:
         """Raises ValueError if the checkpoint's run had other settings or another model."""
-        del tasks
         self._compare(state)
 
 

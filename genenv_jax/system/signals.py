@@ -21,7 +21,6 @@ resumes = contextvars.ContextVar("resumes", default=True)
 
 def end(signum: int, frame: Any = None) -> None:
     """A handler: raises SystemExit(128 + signum), so that open context managers are closed."""
-    del frame
     raise SystemExit(128 + signum)
 
 

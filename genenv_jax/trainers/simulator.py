@@ -36,7 +36,6 @@ class Frozen:
 
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         """Metrics "simulator/..." of an epoch's update; none if the simulator wrote no tasks."""
-        del epoch
         if batch.rollouts is None:
             return {}
         weights = batch.weights()
