@@ -1,7 +1,5 @@
 """Shared by all commands: flags, and errors; a user's mistake ends in one line on stderr and exit code 2."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import difflib

@@ -8,8 +8,6 @@ the same decisions.  Its devices hold their shards of the arrays, and every proc
 the first process writes files.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib

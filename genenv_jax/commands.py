@@ -1,7 +1,5 @@
 """All commands under one name: `genenv COMMAND ...`, or `python -m genenv_jax COMMAND ...`."""
 
-from __future__ import annotations
-
 import difflib
 import importlib.metadata
 import importlib.util

@@ -6,8 +6,6 @@ configs/ defines `get_config(arg)`, which starts from `default_config()` and cha
 expected value.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What a run will do and cost: printed at the start of each run, and by --dry_run without running."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -11,8 +11,6 @@ On several hosts, start the same command on each, with --coordinator_address, --
 --process_id, or with --distributed=auto.  The workdir must lie on storage that all hosts see.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import pathlib

@@ -8,8 +8,6 @@ current seed, with its reference answer, and end it with an empty line.  /ask ta
 lists the other commands.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

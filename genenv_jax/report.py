@@ -6,8 +6,6 @@ Reads config.json, metrics.jsonl, timing.jsonl, tasks.jsonl and d_train.jsonl of
 running.  Needs no JAX.  `genenv experiment` compares runs.
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 from collections.abc import Sequence

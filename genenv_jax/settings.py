@@ -8,8 +8,6 @@
 `genenv_jax.config` collects them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ makes the configuration's small model, or loads the one that `model.path` names,
 the cache yet.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

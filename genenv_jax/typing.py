@@ -9,8 +9,6 @@ c  completion tokens          f  MLP width
 l  layers                     v  vocabulary
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 genenv datasets --name=bfcl [--data_dir=DIR] [--manual_dir=DIR]
 """
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import sys

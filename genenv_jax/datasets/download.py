@@ -1,7 +1,5 @@
 """Downloads the published files of a benchmark, listed in genenv_jax/benchmarks/sources."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """A benchmark's tasks as a TensorFlow Dataset in array_record files; no TensorFlow is needed."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -36,8 +36,6 @@ in the first epoch of a run, and verifies the results:
     metrics.json        valid share, rejections by reason, diversity of the tasks
 """
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 

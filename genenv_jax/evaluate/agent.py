@@ -1,7 +1,5 @@
 """Scores a model's answers to held-out tasks, and writes the files of the evaluation."""
 
-from __future__ import annotations
-
 import pathlib
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Held-out scores of a chat model, and the evaluations of a run."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

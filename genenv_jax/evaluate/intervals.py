@@ -1,7 +1,5 @@
 """An evaluation's metrics and their confidence intervals."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Writes and reads answers in the official evaluators' files; `Benchmark.official_row` says which exist."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any

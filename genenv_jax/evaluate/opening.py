@@ -1,7 +1,5 @@
 """Opens the model that is evaluated, in either role: a configuration's own, or one behind a server."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Evaluates a model as an untrained simulator: how much of its output is valid, and why the rest is not."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ end of its log and does not stop the others; the exit code is then 1.  With --re
 the report covers the runs finished so far; it needs no --config.  The report is written to WORKDIR/report.
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

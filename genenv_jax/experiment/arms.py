@@ -14,8 +14,6 @@ All arms of a suite share each seed's warm start and the optimisers.  They are c
 processed tokens, up to the number that every run has reached.
 """
 
-from __future__ import annotations
-
 import difflib
 
 from ml_collections import ConfigDict

@@ -6,8 +6,6 @@ workdir/
   <arm>/seed-<s>.log   the run's output
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Executes a plan's runs as child processes, `jobs` at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

@@ -9,8 +9,6 @@ The decoder calls `causal_attention`.  The choice of kernel affects only memory 
 Decoding steps always take the plain path: with one query per row, a kernel saves nothing.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Flash attention on NVIDIA GPUs: cuDNN's kernel through `jax.nn.dot_product_attention`."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

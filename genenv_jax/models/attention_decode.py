@@ -9,8 +9,6 @@ Heads come before tokens, so that both products are plain batched ones.  A cache
 is read once for all rows of a group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Attention kernels on a mesh: each device computes its own batch rows and heads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -14,8 +14,6 @@ With a sliding window the prompt's tokens end where the rows begin, whatever the
 known then too: a band in each part.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """The decoder's layers: norms, projections with adapters, attention over segments of keys and values."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence

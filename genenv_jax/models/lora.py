@@ -6,8 +6,6 @@ nesting, so several policies share one base.  The module is applied to `join(bas
 alone is the reference policy.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import flax.linen as nn

@@ -4,8 +4,6 @@ The result is an ordinary Hugging Face directory (a Qwen2 config.json, tokenizer
 so everything else works as it does with a downloaded model.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

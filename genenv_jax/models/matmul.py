@@ -1,7 +1,5 @@
 """The decoder's matrix product, whose operands may be narrower than the activations."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

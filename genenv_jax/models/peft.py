@@ -1,7 +1,5 @@
 """Writes adapters in the PEFT library's format: adapter_config.json and adapter_model.safetensors."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """The platform that a program is being traced for, and the memory of its devices."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -4,8 +4,6 @@ The frequencies are made with NumPy on the host: they are constants of a traced 
 training frequencies to the last bit, because a position of 32,000 multiplies any error.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

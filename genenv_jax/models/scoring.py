@@ -4,8 +4,6 @@ A prompt passes through the network once, and its g completions read its keys an
 gradients are exact.  Logits are computed only at completion tokens, one chunk at a time.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ endless loops or from filling memory, and a single computation cannot be interru
 once, for ordinary conversations, in a process of its own with limits.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import pathlib

@@ -12,8 +12,6 @@ Rows are right-padded and causal, so within a pass no real token attends to padd
 context segment's keys are computed from lengths, never from the pad token's id.
 """
 
-from __future__ import annotations
-
 import functools
 
 import flax.linen as nn

@@ -3,8 +3,6 @@
 A port in use, an unknown host, or missing or differing processes give a one-line error.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import os

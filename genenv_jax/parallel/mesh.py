@@ -1,7 +1,5 @@
 """The device mesh: data parallel, fully sharded data parallel and tensor parallel."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -11,8 +11,6 @@ collectives, so a process may wait an hour for the others.  With one process, JA
 arrays, and everything else here does nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

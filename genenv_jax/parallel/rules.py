@@ -1,7 +1,5 @@
 """How every array is sharded: one table from logical axis names to mesh axes."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -1,7 +1,5 @@
 """The agent π_agent: attempts tasks in groups of rollouts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from genenv_jax.players.player import Player, PlayerConfig

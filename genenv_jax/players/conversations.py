@@ -1,7 +1,5 @@
 """Connects the sampler's tokens with the episodes that worker processes play."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,6 @@ Requests go through the `openai` package (an extra), which retries transient fai
 written to a file as it arrives, so no request is paid for twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import dataclasses

@@ -4,8 +4,6 @@ A step takes (state, frozen, batch).  `frozen` holds the parameters that are not
 training, the whole base under LoRA, where the state holds only the adapters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Limits on the lengths of prompts and completions, and the checks of them before training."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

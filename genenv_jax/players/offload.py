@@ -14,8 +14,6 @@ other player's trees in host memory; "phase" offloads everything that the table 
 the reference is the base that everything runs on, so it always stays on the devices.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """The optimiser of both players, and how its moments are stored."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The base of both players: weights, the shared reference, offloading, export."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib

@@ -1,7 +1,5 @@
 """A policy: a model and its sampler behind the `ChatModel` interface."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """The simulator π_env: writes variations of seed tasks."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

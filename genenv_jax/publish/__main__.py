@@ -8,8 +8,6 @@ DIRECTORY is agent/, simulator/, agent_adapter/ or simulator_adapter/ of a finis
 is created if missing.  The token comes from $HF_TOKEN or from `hf auth login`.
 """
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ They hold facts from the settings and metrics.jsonl, but no model-written text, 
 that a repeated or continued run writes the same bytes.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import hashlib

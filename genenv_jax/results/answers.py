@@ -1,7 +1,5 @@
 """Recorded answers: why each one failed, their text, and two models' answers side by side."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import os

@@ -3,8 +3,6 @@
 The page holds each item once, as HTML; without JavaScript it is a plain list.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

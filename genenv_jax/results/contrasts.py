@@ -1,7 +1,5 @@
 """Differences between two arms over their common seeds: the main contrasts, and all others."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

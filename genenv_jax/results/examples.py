@@ -1,7 +1,5 @@
 """Selects the tasks and answers to show, and prepares them for display."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Both have the same figures of training by epoch, where a run is one line and an 
 interval.  A figure without data is not drawn.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import io

@@ -1,7 +1,5 @@
 """Renders the templates beside this file to HTML; everything they show is escaped."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

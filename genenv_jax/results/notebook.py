@@ -1,7 +1,5 @@
 """Helpers for the notebooks: commands as child processes, and what output cells show.  Needs IPython."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

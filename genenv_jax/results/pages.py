@@ -4,8 +4,6 @@ Model text is escaped and truncated.  A page's Content-Security-Policy allows on
 hash, and no loads from anywhere.  If a list gets too long, its texts are shortened, then items left out.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import os

@@ -3,8 +3,6 @@
 Each run is one sample, and runs are paired by seed.  Nothing here touches files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

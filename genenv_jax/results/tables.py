@@ -1,7 +1,5 @@
 """The tables of a run, an evaluation and a suite, as text; and the scores of a suite's runs as CSV."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """Makes text from a model or a damaged file safe to show."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

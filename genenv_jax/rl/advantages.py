@@ -1,7 +1,5 @@
 """Advantages of a task's rollouts, from the rewards of its group alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The estimator k3 of KL(π || π_ref) from single tokens (Schulman, 2020, "Approximating KL divergence")."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from genenv_jax.typing import Array

@@ -4,8 +4,6 @@ Each benchmark defines the agent's reward, Eq. 1 (`Benchmark.verdict`).  Pure Nu
 only a handful of numbers per epoch.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

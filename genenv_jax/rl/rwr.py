@@ -6,8 +6,6 @@ with w_i ∝ exp(λ R_env(p̂_i)).  `capped_scale` caps each update's KL from it
 step that would exceed the cap is shortened until it does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

@@ -5,8 +5,6 @@ Without them, the kinds of task that the agent solves half of the time crowd out
 Pure NumPy on the host, in float64.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Collection, Hashable, Sequence
 

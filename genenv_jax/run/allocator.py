@@ -1,7 +1,5 @@
 """Settings of malloc for programs whose arrays are in host memory: fewer page faults at each step."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

@@ -11,8 +11,6 @@ In a multi-process run the directory is shared, every process writes and reads t
 all processes call all methods.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

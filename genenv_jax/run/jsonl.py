@@ -6,8 +6,6 @@ file to that length and writes the rest again, so it ends with the same bytes as
 Needs no JAX.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

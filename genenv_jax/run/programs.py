@@ -1,7 +1,5 @@
 """Compiled programs: cached for later runs, and compiled in parallel where that is safe."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """A few rows of the models' texts, for the tables of experiment trackers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """A run in a workdir: its settings, records, checkpoints, clock, signals and progress."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import signal

@@ -4,8 +4,6 @@ A stream is a NumPy generator on the host or a JAX key for the devices.  It depe
 the stream's name and its ids, so a repeated epoch draws the same numbers, and no two streams share any.
 """
 
-from __future__ import annotations
-
 import enum
 
 import jax

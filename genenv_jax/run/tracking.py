@@ -5,8 +5,6 @@ fails (no network, a full disk) is dropped with a single warning, so that it can
 first process tracks.  A tracker's package is imported when the tracker is opened.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.util

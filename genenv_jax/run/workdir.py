@@ -4,8 +4,6 @@ In a multi-process run the workdir lies on storage that all processes see.  The 
 read.  They all read the same, so they make the same decisions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -12,8 +12,6 @@ The kinds are layers that see all tokens, then layers with a sliding window ("lo
 no more columns than the window.  What is written at step i lies in column i mod n, until it is replaced.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

@@ -20,8 +20,6 @@ On a mesh, prompts are read as in training, gathering one layer's weights at a t
 has too few tokens for that, so its weights stay sharded (`rules.decoding_rules`).
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

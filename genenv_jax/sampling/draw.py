@@ -1,7 +1,5 @@
 """Draws tokens from logits: temperature, and a cheap exact draw."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

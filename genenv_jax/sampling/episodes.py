@@ -4,8 +4,6 @@ Some rows decode while the environments of others step.  When all rows of a prom
 prompt takes its slot.  Shapes are fixed, so nothing compiles in steady state.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

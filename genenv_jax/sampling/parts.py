@@ -4,8 +4,6 @@ A batch of n rows for b slots has n / parts rows for each part, in order of the 
 and writes only its own slots, and no keys or values move between devices.  Without a mesh there is one part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -11,8 +11,6 @@ The draw of a token depends only on its row's key and its position after the pro
 nor on when its environment replied.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import NamedTuple

@@ -8,8 +8,6 @@ takes too long, a crash), the episode whose step was running has failed.  The ot
 are replayed from their answers in the process that replaces it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -12,8 +12,6 @@ Files can still be read, since modules and data may lie anywhere; what is read c
 verdict.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -5,8 +5,6 @@ files below /proc.  Numbers: linux/landlock.h; features by version:
 Documentation/userspace-api/landlock.rst.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

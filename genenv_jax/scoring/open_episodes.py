@@ -3,8 +3,6 @@
 Nothing here imports JAX, since it runs in worker processes.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Hashable, Sequence
 

@@ -3,8 +3,6 @@
 Nothing here imports JAX: worker processes must not, since the chips of a TPU belong to one process.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -7,8 +7,6 @@ and needs no privileges.  Numbers: the kernel's tables
 (arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl); layout: linux/seccomp.h, linux/filter.h.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

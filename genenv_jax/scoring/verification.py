@@ -6,8 +6,6 @@ and follows from the request as far as the benchmark can tell, it is not a copy 
 another task of its batch, and it matches no held-out task.  Rejections are counted by reason.
 """
 
-from __future__ import annotations
-
 import array
 import collections
 import dataclasses

@@ -12,8 +12,6 @@ removes its access to what it does not need: network, files, other processes.  I
 unpickled.  As everywhere, a model's text is parsed, never evaluated.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

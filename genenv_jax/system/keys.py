@@ -3,8 +3,6 @@
 Shown text also holds no characters that a terminal or a page would not show as they are.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import urllib.parse

@@ -9,8 +9,6 @@ it also works between containers of one host, and between hosts that share locks
 Needs no JAX.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl

@@ -3,8 +3,6 @@
 Needs no JAX.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import signal

@@ -1,7 +1,5 @@
 """The directory for what later runs of the user may need: trained models and compiled programs."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 

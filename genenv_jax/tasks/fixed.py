@@ -1,7 +1,5 @@
 """Tasks that are made once and stay the same in every epoch."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ variations go through the same verification as any generation, including deconta
 attempt has solved is not varied, since it may have no solution.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

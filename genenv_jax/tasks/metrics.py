@@ -1,7 +1,5 @@
 """The "generated/..." metrics of an epoch's generations."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The agent's tasks of an epoch: a mixture of fresh tasks, base data and tasks of D_train."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The simulator's objective: p̂, R_env, filter and weights of an epoch's generations (Eq. 2 and 3)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The upper bound: tasks from the benchmark's own generator, at the agent's frontier."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

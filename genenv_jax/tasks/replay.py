@@ -3,8 +3,6 @@
 Only the task is replayed: the current agent attempts it anew, so no importance weights are needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Seed tasks: which of them an epoch varies, and how the agent fared on their variations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

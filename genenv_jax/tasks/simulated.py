@@ -1,7 +1,5 @@
 """Tasks that the simulator writes."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

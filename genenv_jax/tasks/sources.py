@@ -9,8 +9,6 @@
 "seeds"      the seed tasks themselves: GRPO without a simulator
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

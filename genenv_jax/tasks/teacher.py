@@ -11,8 +11,6 @@ The resulting tasks depend only on the answers, not on when they arrive or how o
 killed.  In a run with several processes, the first one sends the requests and all of them judge the answers.
 """
 
-from __future__ import annotations
-
 import collections
 import concurrent.futures
 import contextlib

@@ -6,8 +6,6 @@
 The file holds the update's inputs.  Running the same command in the workdir again reproduces the batch.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping

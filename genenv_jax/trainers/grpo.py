@@ -1,7 +1,5 @@
 """A policy-gradient update of a player, used by both trainers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

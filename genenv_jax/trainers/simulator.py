@@ -6,8 +6,6 @@
 `Frozen`          no training
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 

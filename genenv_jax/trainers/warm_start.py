@@ -1,7 +1,5 @@
 """Supervised training before the co-evolution, of a model made from scratch or of a given one."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Writes a directory that appears whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import shutil

@@ -1,7 +1,5 @@
 """Model directories: where they are, which files belong to them, and their fingerprints."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

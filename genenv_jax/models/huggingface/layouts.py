@@ -4,8 +4,6 @@ Our parameters are Linen kernels with input axes first and layers stacked in fro
 (out, in) matrix per layer.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

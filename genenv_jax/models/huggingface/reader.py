@@ -1,7 +1,5 @@
 """Loads the weights of a model directory: checks them and streams them to their devices."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 from collections.abc import Mapping

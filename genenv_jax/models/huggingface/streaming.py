@@ -1,7 +1,5 @@
 """Fills arrays on devices block by block, so that the host never holds more than one block."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

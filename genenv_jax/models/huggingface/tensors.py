@@ -1,7 +1,5 @@
 """Tensors in safetensors files, described by the headers and read part by part."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 

@@ -1,7 +1,5 @@
 """Saves parameters as a model directory that Hugging Face transformers and vLLM load."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
