@@ -9,9 +9,8 @@ Each phase computes with:
     both               own          -         yes
     update             own          own       -
 
-`config.memory.offload` says what happens to the rest: "none" leaves it on the devices; "player" keeps the
-other player's trees in host memory; "phase" offloads everything that the table does not list.  Under LoRA
-the reference is the base that everything runs on, so it always stays on the devices.
+`MemoryConfig` says what happens to the rest.  Under LoRA the reference is the base that everything runs on,
+so it always stays on the devices.
 """
 
 import dataclasses

@@ -1,4 +1,7 @@
-"""The upper bound: tasks from the benchmark's own generator, at the agent's frontier."""
+"""The upper bound: tasks from the benchmark's own generator, at the agent's frontier.
+
+It uses knowledge that no simulator has.
+"""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,13 +1,4 @@
-"""Where an epoch's tasks come from (`config.tasks`).
-
-"simulator"  fresh from the simulator, every epoch
-"static"     tasks that the initial simulator wrote once, before the first epoch
-"teacher"    tasks from a stronger, fixed generator, drawn once: the benchmark's own, or a model on a server
-             (`teacher.py`)
-"oracle"     the benchmark's own generator, every epoch, at the difficulties that the agent solves with the
-             target success rate.  It uses knowledge that no simulator has, so it is an upper bound.
-"seeds"      the seed tasks themselves: GRPO without a simulator
-"""
+"""Where an epoch's tasks come from (`config.tasks`)."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,10 +1,4 @@
-"""The simulator's part of an epoch: it is trained on the agent's results on its tasks.
-
-`Regression`      reward-weighted regression, as in the paper
-`Hindsight`       regression on prompts that ask for the tasks' measured success rates
-`PolicyGradient`  GRPO over the variations of each seed
-`Frozen`          no training
-"""
+"""The simulator's part of an epoch: it is trained on the agent's results on its tasks."""
 
 import abc
 import dataclasses
@@ -89,7 +83,7 @@ class _Learning(Frozen, abc.ABC):
 
 
 class Regression(_Learning):
-    """Reward-weighted regression on the generations that pass the filter.
+    """Reward-weighted regression on the generations that pass the filter, as in the paper.
 
     The metric "update_kl" is the largest KL from the update's start measured after a step.  It never exceeds
     `kl_cap`: a step that would exceed it is halved until it fits, and if no fraction fits, the update ends.
