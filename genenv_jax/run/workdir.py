@@ -145,13 +145,13 @@ class RunSettings:
             error = damage
         host = newest_host(self._workdir / "checkpoints")
         copy = host["parts"].get("settings") if host else None
+        if copy is None and error:
+            raise error
         if copy is not None and processes.is_writer():
             logging.warning(
                 "%s: using the copy in the newest checkpoint",
                 error or f"{self._path} is missing",
             )
-        elif error:
-            raise error
         return copy or {}
 
     def _compare(self, stored: Mapping[str, Any]) -> None:

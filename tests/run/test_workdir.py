@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from genenv_jax.run import workdir
 from genenv_jax.run.digests import Growing
 from genenv_jax.run.workdir import RunFiles, RunSettings, check_files, lock, set_aside
 from tests import tiny
@@ -13,19 +14,19 @@ NAMES = ("tasks", "d_train", "d_env", "metrics")
 
 
 def test_it_is_one_runs_and_swept(tmp_path):
-    workdir = tmp_path / "runs" / "x"
-    with lock(workdir):
+    place = tmp_path / "runs" / "x"
+    with lock(place):
         pass
-    assert not list(workdir.iterdir())
-    held_out, ending = workdir / "held_out", f"{socket.gethostname()}.{2**22 + 1}.tmp"
+    assert not list(place.iterdir())
+    held_out, ending = place / "held_out", f"{socket.gethostname()}.{2**22 + 1}.tmp"
     held_out.mkdir()
-    (workdir / f".agent.{ending}").mkdir()
-    (workdir / f".c.json.{ending}").touch()
+    (place / f".agent.{ending}").mkdir()
+    (place / f".c.json.{ending}").touch()
     (held_out / f".before.jsonl.{ending}").touch()
-    with lock(workdir):
-        assert sorted(path.name for path in workdir.rglob("*")) == ["held_out", "run.lock"]
-        assert json.loads((workdir / "run.lock").read_text())["host"] == socket.gethostname()
-        with pytest.raises(ValueError, match=f"--workdir={workdir} is in use by process"), lock(workdir):
+    with lock(place):
+        assert sorted(path.name for path in place.rglob("*")) == ["held_out", "run.lock"]
+        assert json.loads((place / "run.lock").read_text())["host"] == socket.gethostname()
+        with pytest.raises(ValueError, match=f"--workdir={place} is in use by process"), lock(place):
             pass
 
 
@@ -94,14 +95,27 @@ def test_what_was_compared_is_not_read_again_for_the_next_checkpoint(tmp_path):
     files.close()
 
 
+@pytest.mark.parametrize("writer", [True, False])
+def test_every_process_takes_the_checkpoints_copy_of_damaged_settings(tmp_path, monkeypatch, writer):
+    (tmp_path / "config.json").write_text('{"config": ')
+    (tmp_path / "checkpoints").mkdir()
+    monkeypatch.setattr(workdir.processes, "is_writer", lambda: writer)
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        RunSettings(tmp_path, {"seed": 1})
+    copy = {"parts": {"settings": {"seed": 2}}}
+    monkeypatch.setattr(workdir, "newest_host", lambda directory: copy)
+    with pytest.raises(ValueError, match=r"config\.seed = 2, but now it is 1"):
+        RunSettings(tmp_path, {"seed": 1})
+
+
 def test_a_run_goes_on_with_its_own_tasks_only(tmp_path):
-    model, workdir = tiny.write_model(tmp_path / "model"), tmp_path / "run"
-    before, again = (RunSettings(workdir, {"seed": 1}) for _ in range(2))
+    model, place = tiny.write_model(tmp_path / "model"), tmp_path / "run"
+    before, again = (RunSettings(place, {"seed": 1}) for _ in range(2))
     for run in (before, again):
         run.add_tasks("seed: 8 tasks ab12")
     before.write(model)
     again.restore(before.state(), [])
     with pytest.raises(ValueError, match=r"tasks were seed: 8 tasks ab12, but .* seed: 9 tasks"):
-        RunSettings(workdir, {"seed": 1}).add_tasks("seed: 9 tasks cd34")
+        RunSettings(place, {"seed": 1}).add_tasks("seed: 9 tasks cd34")
     with pytest.raises(ValueError, match="config.seed = 2"):
         again.restore(before.state() | {"seed": 2}, [])
