@@ -13,6 +13,9 @@ from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Message, Re
 
 TOOLS, TASK, ANSWER = "New Tools:", "New Task:", "New Answer:"
 SAME = "same"  # written instead of tools: use the seed's
+# White space at the beginning of a line; lines end as for `str.splitlines`.
+_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_LINE_START = rf"(?<![^{_ENDS}])[^\S{_ENDS}]*"
 _SAME = re.compile(r"[\W_]*(?:the )?same(?: (?:tools|functions|apis))?[\W_]*", re.IGNORECASE | re.ASCII)
 
 
@@ -51,24 +54,14 @@ def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Reject
     Returns UNPARSABLE unless each header appears once, in order, with nothing before the first and text
     after each.
     """
-    found: list[tuple[int, int, int]] = []
-    position = 0
-    for line in text.splitlines(keepends=True):
-        stripped = line.lstrip()
-        for index, header in enumerate(headers):
-            if stripped.startswith(header):
-                start = position + len(line) - len(stripped)
-                found.append((index, start, start + len(header)))
-        position += len(line)
-    order = [index for index, _, _ in found]
-    if order != list(range(len(headers))):
-        names = ", ".join(headers[index] for index in order[:6]) or "none"
+    either = "|".join(map(re.escape, headers))
+    before, *rest = re.split(rf"{_LINE_START}({either})", text)
+    named, parts = rest[::2], [part.strip() for part in rest[1::2]]
+    if named != list(headers):
         expected = f"expected the {len(headers)} headers once and in order"
-        return Rejection(UNPARSABLE, f"{expected}, found {names}")
-    if text[: found[0][1]].strip():
+        return Rejection(UNPARSABLE, f"{expected}, found {', '.join(named[:6]) or 'none'}")
+    if before.strip():
         return Rejection(UNPARSABLE, "text before the first header")
-    ends = [start for _, start, _ in found[1:]] + [len(text)]
-    parts = [text[begin:end].strip() for (_, _, begin), end in zip(found, ends, strict=True)]
     for header, part in zip(headers, parts, strict=True):
         if not part:
             return Rejection(UNPARSABLE, f"{header} is empty")
