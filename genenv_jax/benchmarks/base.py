@@ -9,6 +9,7 @@ returns a `Rejection` or an invalid `Score`, and never raises.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -509,6 +510,12 @@ class Episode(abc.ABC):
     def stop(self) -> Score:
         """The score of an episode that is cut off here.  Default: reward 0, STEP_LIMIT."""
         return Score(0.0, False, True, STEP_LIMIT)
+
+    def play(self, answers: Iterable[str]) -> Score:
+        """The score after these answers, cut off by `stop` if they do not end the episode; then closes it."""
+        with contextlib.closing(self):
+            ends = filter(None, map(self.step, answers))
+            return next(ends, None) or self.stop()
 
     def close(self) -> None:  # noqa: B027  most episodes hold nothing
         """Releases the episode's resources.  Default: does nothing."""

@@ -105,7 +105,7 @@ def test_the_reference_reads_before_it_uses(benchmark):
     assert answers == [
         "[cat(file_name='notes')]", "[touch(file_name='zebra')]", "Done.", "[ls(), pwd()]", "Done.",
     ]  # fmt: skip
-    score = episode.play(task, answers)
+    score = episode.GrowingEpisode(task).play(answers)
     assert score.reward == 1.0 and score.detail["calls"] == 4
     assert benchmark.verify(task) is None
     assert benchmark.agent_answers(bfcl_tasks.seed_task()) == ["[weather.get(city='Oslo', days=2)]"]
@@ -188,7 +188,7 @@ def test_needless_calls_cost_reward(benchmark):
     task = _seed([["touch(file_name='x')"], ["ls()"]])
     for looks, reward in ((0, 1.0), (2, 1.0), (3, 2 / 3), (5, 0.0)):
         calls = ", ".join(["touch(file_name='x')", *["pwd()"] * looks])
-        score = episode.play(task, [f"[{calls}]", "", "[ls()]", ""])
+        score = episode.GrowingEpisode(task).play([f"[{calls}]", "", "[ls()]", ""])
         assert score.success and score.reward == pytest.approx(reward)
 
 
@@ -302,7 +302,7 @@ def test_withheld_functions_are_the_simulators_too(executable, files):
     # Four turns became three.
     assert [len(calls) for calls in read.answer["calls"]] == [1, 2, 2]
     for task in (*seeds, *held_out):
-        assert episode.play(task, benchmark.agent_answers(task)).reward == 1.0
+        assert episode.GrowingEpisode(task).play(benchmark.agent_answers(task)).reward == 1.0
     # A request from a held-out conversation.
     stolen = benchmark.requests(held_out[0])[0][0]
     text = benchmark.simulator_answer(seed).replace(benchmark.requests(seed)[0][0], stolen.upper())

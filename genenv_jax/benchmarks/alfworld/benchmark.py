@@ -8,7 +8,6 @@ Two protocols:
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -260,11 +259,7 @@ class ALFWorld(Published):
         if not self.is_interactive(task):
             return scoring.step_score(task, answer)
         read = commands.parse(answer)
-        with contextlib.closing(self.episode(task)) as episode:
-            for command in [answer] if isinstance(read, Rejection) else read:
-                if (score := episode.step(command)) is not None:
-                    return score
-            return episode.stop()
+        return self.episode(task).play([answer] if isinstance(read, Rejection) else read)
 
     # -- the simulator --------------------------------------------------------------------------------------
 

@@ -211,9 +211,9 @@ class BFCL(Published, ToolBenchmark):
         if rejection:
             return rejection
         if self.episodes and whole:
-            score = episode.play(task, self.agent_answers(task), self._form(task))
-            if score is None or score.reward < 1.0:
-                return Rejection(base.WRONG_ANSWER, "no end" if score is None else score.reason)
+            score = self.episode(task).play(self.agent_answers(task))
+            if score.reward < 1.0:
+                return Rejection(base.WRONG_ANSWER, score.reason)
         return super().fault(task)
 
     def _is_held_out_request(self, task: Task) -> bool:

@@ -146,16 +146,6 @@ class GrowingEpisode(_Conversation):
         return Score(0.0 if reason else spared, not reason, valid, reason, detail)
 
 
-def play(task: Task, answers: Sequence[str], form: str = "") -> Score | None:
-    """The score of a growing episode with these answers; None if they do not end it."""
-    episode, score = GrowingEpisode(task, form), None
-    for answer in answers:
-        score = episode.step(answer)
-        if score is not None:
-            break
-    return score
-
-
 def reference_answers(spec: Mapping[str, Any]) -> list[str]:
     """The reference calls of a conversation, as the answers of an agent that cannot look ahead.
 

@@ -181,12 +181,7 @@ class TextEnvironment(Benchmark):
 
     def verdict(self, task: Task, answer: str) -> Score:
         """Plays the lines of `answer`."""
-        episode = self.episode(task)
-        try:
-            scores = filter(None, map(episode.step, answer.split("\n")))
-            return next(scores, None) or episode.stop()
-        finally:
-            episode.close()
+        return self.episode(task).play(answer.split("\n"))
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         (key,) = seed.answer["reset"]

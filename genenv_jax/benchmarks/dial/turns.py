@@ -197,13 +197,10 @@ class DialTurns(DialTasks):
         if not answer.strip():
             return Score(0.0, False, False, base.EMPTY)
         episode, lines = self.episode(task), answer.strip().split("\n")
-        for count, line in enumerate(lines, 1):
-            score = episode.step(line)
-            if score is not None:
-                if score.success and count < len(lines):
-                    return Score(0.0, False, False, base.UNPARSABLE)
-                return score
-        return episode.stop()
+        score = episode.play(lines)
+        if score.success and len(episode.answers) < len(lines):
+            return Score(0.0, False, False, base.UNPARSABLE)
+        return score
 
 
 def _calls(task: Task) -> list[Made]:
