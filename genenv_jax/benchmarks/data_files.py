@@ -96,8 +96,10 @@ def find(
     )
 
 
-def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = None) -> None:
+def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = None, below: str = "") -> None:
     """Checks files of a benchmark, relative to its directory, against the table; None: all files in it.
+
+    `below`: the directory's own place in the table, such as "v4/".
 
     Raises:
       FileNotFoundError: a file is missing.
@@ -105,16 +107,16 @@ def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = Non
     """
     published = {source.path: source for source in sources(name)}
     for path in published if paths is None else paths:
-        if path not in published:
+        listed = below + path
+        if listed not in published:
             raise ValueError(
-                f"{name} has no upstream file {path!r}; set config.benchmark.verify_files to False to use "
+                f"{name} has no upstream file {listed!r}; set config.benchmark.verify_files to False to use "
                 "it unchecked"
             )
-        verify_file(directory / path, published[path])
+        _verify_file(directory / path, published[listed])
 
 
-def verify_file(path: pathlib.Path, source: Source) -> None:
-    """Checks one file against its entry; see `verify`."""
+def _verify_file(path: pathlib.Path, source: Source) -> None:
     remedy = "delete it and run `genenv datasets` again"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; it is published at {source.url}")

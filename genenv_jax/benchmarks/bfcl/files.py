@@ -44,11 +44,7 @@ class Files:
         from the published one.
         """
         if self.verify:
-            published = {source.path: source for source in data_files.sources("bfcl")}
-            wanted = f"{self.version}/{path}"
-            if wanted not in published:
-                raise ValueError(f"bfcl has no upstream file {wanted!r}")
-            data_files.verify_file(self.directory / path, published[wanted])
+            data_files.verify("bfcl", self.directory, [path], f"{self.version}/")
         return read_lines(self.directory / path)
 
     def records(self, category: str) -> Iterator[tuple[str, dict[str, Any]]]:
