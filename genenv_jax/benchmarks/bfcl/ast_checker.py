@@ -289,18 +289,15 @@ def _check_dict(value: Mapping[str, Any], options: list[Any], standard: _Standar
 
 
 def _compare_dict(value: Mapping[str, Any], option: Mapping[str, list[Any]], standard: _Standard) -> str:
-    error = ""
-    for key, entry in value.items():
-        if key not in option:
-            error = "value_error:dict_key"
-            break
-        accepted = [_standardized(each, standard) for each in option[key]]
-        if _standardized(entry, standard) not in accepted:
-            error = "value_error:dict_value"
-            break
     if any(key not in value and "" not in accepted for key, accepted in option.items()):
         return "value_error:dict_key"
-    return error
+    for key, entry in value.items():
+        if key not in option:
+            return "value_error:dict_key"
+        accepted = [_standardized(each, standard) for each in option[key]]
+        if _standardized(entry, standard) not in accepted:
+            return "value_error:dict_value"
+    return ""
 
 
 def _check_dicts(value: list[Any], options: list[Any], standard: _Standard) -> str:
