@@ -32,7 +32,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json, parse_literal
+from genenv_jax.benchmarks.safe_parse import DOUBLE_QUOTED, check_text, parse_calls, parse_json, parse_literal
 from genenv_jax.benchmarks.task import TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.thoughts import after_thoughts
 
@@ -240,9 +240,7 @@ def _fences(text: str) -> list[tuple[str, str]]:
     return fences
 
 
-# An unclosed string runs to the end of the text: retrying at each of its quotes would take quadratic time.
-_STRING = r'"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)'
-_STRUCTURE = re.compile(_STRING + r"|[\[{]|[\]}]", re.DOTALL)
+_STRUCTURE = re.compile(DOUBLE_QUOTED + r"|[\[{]|[\]}]", re.DOTALL)
 
 
 def _values(text: str) -> Iterator[str]:
@@ -285,7 +283,7 @@ def _between(text: str, opening: str, closing: str) -> Iterator[str]:
 
     Tags in a string of JSON do not count.
     """
-    ends = re.compile(f"{_STRING}|{re.escape(opening)}|{re.escape(closing)}", re.DOTALL)
+    ends = re.compile(f"{DOUBLE_QUOTED}|{re.escape(opening)}|{re.escape(closing)}", re.DOTALL)
     at = text.find(opening)
     while at >= 0:
         begin = at + len(opening)

@@ -35,7 +35,10 @@ _PYTHON_TOKEN = re.compile(
     rf"|(?P<operator>{_OPERATOR.pattern})"
 )
 _FENCE = re.compile(r"```\w*\s*")
-_JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
+# Strings in each kind of quotes.  An unclosed one runs to the end of the text: retrying at each of its quotes
+# would take quadratic time.
+DOUBLE_QUOTED, SINGLE_QUOTED = (rf"{quote}(?>(?:[^{quote}\\]++|\\.)*)(?:{quote}|\\?\Z)" for quote in "\"'")
+_JSON_TOKEN = re.compile(rf"{DOUBLE_QUOTED}|([\[{{])|([\]}}])", re.DOTALL)
 
 
 class _OutOfBoundsError(Exception):
@@ -132,17 +135,10 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
 def _json_nesting(text: str, max_depth: int) -> Rejection | None:
     """Bounds the nesting of JSON text before a recursive parser sees it."""
     depth = 0
-    position = 0
-    while found := _JSON_TOKEN.search(text, position):
-        position = found.end()
-        if found.lastgroup == "quote":
-            position = string_end(text, position, '"')
-        elif found.lastgroup == "open":
-            depth += 1
-            if depth > max_depth:
-                return Rejection(task.TOO_DEEP, f"nested beyond {max_depth}")
-        else:
-            depth -= 1
+    for opens, closes in _JSON_TOKEN.findall(text):
+        depth += bool(opens) - bool(closes)
+        if depth > max_depth:
+            return Rejection(task.TOO_DEEP, f"nested beyond {max_depth}")
     return None
 
 

@@ -16,7 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.safe_parse import check_text, parse_json, parse_literal, string_end
+from genenv_jax.benchmarks.safe_parse import (
+    DOUBLE_QUOTED,
+    SINGLE_QUOTED,
+    check_text,
+    parse_json,
+    parse_literal,
+)
 
 SLOTS = "current_city transportation breakfast attraction lunch dinner accommodation".split()
 MEALS = ("breakfast", "lunch", "dinner")
@@ -34,7 +40,7 @@ _FROM = re.compile(r"from(?=\s)")
 _TO = re.compile(r"(?<=\s)to(?=\s)")
 _SPACE = re.compile(r"\s+")
 _LIST = re.compile(r"\[(?=\s*[{\]])")
-_TOKEN = re.compile(r"['\"\[\]{}]")
+_TOKEN = re.compile(rf"{DOUBLE_QUOTED}|{SINGLE_QUOTED}|([\[{{])|([\]}}])", re.DOTALL)
 
 
 def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
@@ -71,20 +77,12 @@ def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
 def _end_of_list(text: str, start: int) -> int:
     """Index after the bracket that closes the one at `start`; -1 if there is none."""
     depth = 0
-    position = start
-    while found := _TOKEN.search(text, position):
-        position = found.end()
-        token = found.group()
-        if token in "[{":
-            depth += 1
-            if depth > _DEPTH:
-                return -1
-        elif token in "]}":
-            depth -= 1
-            if depth == 0:
-                return position
-        else:
-            position = string_end(text, position, token)
+    for found in _TOKEN.finditer(text, start):
+        depth += bool(found[1]) - bool(found[2])
+        if depth > _DEPTH:
+            return -1
+        if depth == 0:
+            return found.end()
     return -1
 
 
