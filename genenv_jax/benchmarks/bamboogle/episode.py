@@ -88,12 +88,9 @@ def search_answer(question: str) -> str:
 
 def _query(answer: str) -> str | None:
     """The first search query, if its tag closes before an answer's does; else None."""
-    start = answer.find(_SEARCH)
-    end = answer.find(_END_SEARCH, start + len(_SEARCH)) if start >= 0 else -1
-    if end < 0:
-        return None
-    answered = answer.find(_END_ANSWER)
-    return None if 0 <= answered < end else answer[start + len(_SEARCH) : end].strip()
+    before, _, after = answer.partition(_SEARCH)
+    query, closed, _ = after.partition(_END_SEARCH)
+    return query.strip() if closed and _END_ANSWER not in before + _SEARCH + query else None
 
 
 def find(query: str, steps: Sequence[Mapping[str, Any]], found: set[int]) -> int | None:

@@ -23,7 +23,6 @@ _PARTS = re.compile(r"[;/|\n]|\bor\b|,(?=[^,]*,)")
 MAX_CHARS = 8_192  # longest answer that is read
 NO_ANSWER = "no_answer"
 MEASURES = ("em", "sub_em", "f1", "precision", "recall")
-_OPEN_TAG, _CLOSE_TAG = "<answer>", "</answer>"
 
 
 def normalize(text: str) -> str:
@@ -36,14 +35,9 @@ def extract(text: str) -> str:
 
     Pairs are matched from the left, each opening tag with the next closing tag, as in Search-R1.
     """
-    found, position = text, 0
-    while True:
-        start = text.find(_OPEN_TAG, position)
-        end = text.find(_CLOSE_TAG, start + len(_OPEN_TAG)) if start >= 0 else -1
-        if end < 0:
-            return found.strip()
-        found = text[start + len(_OPEN_TAG) : end]
-        position = end + len(_CLOSE_TAG)
+    closed = text.split("</answer>")[:-1]
+    found = [part.partition("<answer>")[2] for part in closed if "<answer>" in part]
+    return (found or [text])[-1].strip()
 
 
 def measure(prediction: str, golds: Sequence[str]) -> dict[str, float]:
