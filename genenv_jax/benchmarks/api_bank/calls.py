@@ -28,6 +28,7 @@ _MAX_ARGUMENTS = 64
 _START = re.compile(r"\[(\w+)\(")
 _NAME = re.compile(r"\s*(\w+)\s*=\s*")
 _AFTER_VALUE = re.compile(r"\s*(?:,\s*(?:\w+\s*=|\Z)|\Z)")
+_CLOSING = {quote: re.compile(rf"{quote}(?={_AFTER_VALUE.pattern})") for quote in "'\""}
 # Inside a value: the end of one call and the beginning of another.
 _SECOND_CALL = re.compile(r"""['"]\)\]?[\s,]*\[?\w+\(\w+\s*=""")
 _BARE_VALUE = re.compile(r"\w*|\[.*\]")
@@ -98,13 +99,11 @@ def _read_value(body: str, start: int) -> tuple[str, int] | None:
     """The value that begins at `start` and the index after it; None for an unclosed quote."""
     quote = body[start : start + 1]
     if quote and quote in "'\"":
-        position = body.find(quote, start + 1)
-        while position >= 0:
-            if _AFTER_VALUE.match(body, position + 1):
-                value = body[start + 1 : position]
-                return value.replace("\\" + quote, quote), position + 1
-            position = body.find(quote, position + 1)
-        return None
+        closing = _CLOSING[quote].search(body, start + 1)
+        if not closing:
+            return None
+        value = body[start + 1 : closing.start()]
+        return value.replace("\\" + quote, quote), closing.end()
     depth = 0
     position = start
     while position < len(body):
