@@ -26,19 +26,25 @@ _MAX_BITS = 1_000  # of a computed integer: about 10^300
 
 # Control characters except tab, line feed and carriage return; surrogates, which are never text.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_OPERATOR = re.compile(r"[-+~*/%@<>=!&|^.:]|\b(?:not|lambda|if|else|await|for|and|or|in|is)\b")
-# Tokens that change the nesting of Python text: quotes (perhaps with a prefix), comments, brackets,
-# separators and operators.  Text between two such tokens does not affect the depth.
-_PYTHON_TOKEN = re.compile(
-    r"(?P<prefix>\b[A-Za-z]{1,2})?(?P<quote>'''|\"\"\"|'|\")"
-    r"|(?P<comment>#)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)"
-    rf"|(?P<operator>{_OPERATOR.pattern})"
-)
 _FENCE = re.compile(r"```\w*\s*")
 # Strings in each kind of quotes.  An unclosed one runs to the end of the text: retrying at each of its quotes
 # would take quadratic time.
 DOUBLE_QUOTED, SINGLE_QUOTED = (rf"{quote}(?>(?:[^{quote}\\]++|\\.)*)(?:{quote}|\\?\Z)" for quote in "\"'")
 _JSON_TOKEN = re.compile(rf"{DOUBLE_QUOTED}|([\[{{])|([\]}}])", re.DOTALL)
+# Python's strings: in three quotes, or in one at each end, on one line.
+_PYTHON_STRING = "|".join(
+    rf"{q * 3}(?>(?:[^{q}\\]++|\\.|{q}(?!{q * 2}))*)(?:{q * 3}|\\?\Z)"
+    rf"|{q}(?>(?:[^{q}\\\n]++|\\.)*)(?:{q}|(?=\n)|\\?\Z)"
+    for q in "\"'"
+)
+# Tokens that change the nesting of Python text: strings (perhaps with a prefix), comments, brackets,
+# separators and operators.  Text between two such tokens does not affect the depth.
+_PYTHON_TOKEN = re.compile(
+    rf"(?P<prefix>\b[A-Za-z]{{1,2}})?(?P<string>{_PYTHON_STRING})"
+    r"|(?P<comment>#[^\n]*)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)"
+    r"|(?P<operator>[-+~*/%@<>=!&|^.:]|\b(?:not|lambda|if|else|await|for|and|or|in|is)\b)",
+    re.DOTALL,
+)
 
 
 class _OutOfBoundsError(Exception):
@@ -73,22 +79,6 @@ def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
     return None
 
 
-def string_end(text: str, start: int, quote: str, newline_ends: bool = False) -> int:
-    """Index just after the string literal whose body begins at `start`, or where the literal must stop."""
-    position = start
-    while position < len(text):
-        character = text[position]
-        if character == "\\":
-            position += 2
-        elif text.startswith(quote, position):
-            return position + len(quote)
-        elif newline_ends and character == "\n":
-            return position
-        else:
-            position += 1
-    return len(text)
-
-
 def _python_nesting(text: str, max_depth: int) -> Rejection | None:
     """Bounds the depth of the syntax tree of `text`, in one pass and without building the tree.
 
@@ -97,19 +87,12 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
     """
     levels = [0]
     total = 0
-    position = 0
-    while found := _PYTHON_TOKEN.search(text, position):
-        position = found.end()
+    for found in _PYTHON_TOKEN.finditer(text):
         kind = found.lastgroup
-        if kind == "quote":
-            quote = found["quote"]
+        if kind == "string":
             if (found["prefix"] or "").lower() in ("f", "fr", "rf"):
                 # Braces contain expressions.
                 return Rejection(task.NOT_EVALUATED, "formatted string")
-            position = string_end(text, position, quote, newline_ends=len(quote) == 1)
-        elif kind == "comment":
-            newline = text.find("\n", position)
-            position = len(text) if newline < 0 else newline
         elif kind == "open":
             levels[-1] += 1
             total += 1
@@ -123,7 +106,7 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
         elif kind == "comma":
             total -= levels[-1]
             levels[-1] = 0
-        else:
+        elif kind == "operator":
             levels[-1] += 1
             total += 1
         if total > _MAX_OPERATORS:
@@ -295,13 +278,10 @@ def parse_calls(
 
 def repeats_argument(text: str) -> bool:
     """Whether a call in a text that `parse_calls` reads gives an argument twice; Python does not allow it."""
-    for node in ast.walk(_parse_expression(bracketed(text).strip())):
-        names = (
-            [keyword.arg for keyword in node.keywords if keyword.arg] if isinstance(node, ast.Call) else []
-        )
-        if len(names) > len(set(names)):
-            return True
-    return False
+    nodes = ast.walk(_parse_expression(bracketed(text).strip()))
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    named = ([keyword.arg for keyword in call.keywords if keyword.arg] for call in calls)
+    return any(len(set(names)) < len(names) for names in named)
 
 
 def _call(
