@@ -358,10 +358,8 @@ def _chosen_dict(option: Mapping[str, Any]) -> dict[str, Any]:
             chosen[key] = options
             continue
         present = [entry for entry in options if entry != ""]
-        if present:
-            chosen[key] = present[0]
-        elif not options or "" not in options:
-            chosen[key] = options
+        if present or not options:
+            chosen[key] = present[0] if present else []
     return chosen
 
 
