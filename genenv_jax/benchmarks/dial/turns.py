@@ -154,8 +154,7 @@ class DialTurns(DialTasks):
         if self.specification(program) != task.answer:
             detail = "the reference calls are not those that the task leads to"
             return Rejection(base.WRONG_ANSWER, detail)
-        score = self.score(task, self.agent_answer(task))
-        return None if score.success else Rejection(base.WRONG_ANSWER, score.reason)
+        return super().fault(task)
 
     def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:
         return TurnsDemonstrator(self).pairs(rng)
