@@ -72,17 +72,15 @@ def read(text: str, seed: Task) -> Task | Rejection:
 
 def _in_own_form(tool: Any) -> Any:
     """A description with JSON schema's "parameters" in API-Bank's form; any other unchanged."""
-    schema = tool.get("parameters") if isinstance(tool, dict) else None
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict) or "input_parameters" in tool:
-        return tool
-    inputs = {
-        name: of | {"type": _OWN_TYPES.get(json_type(of.get("type")), of.get("type"))}
-        for name, of in properties.items()
-        if isinstance(of, dict)
-    }
-    rest = {key: value for key, value in tool.items() if key != "parameters"}
-    return rest | {"input_parameters": properties | inputs}
+    match tool:
+        case {"parameters": {"properties": dict(properties)}, **others} if "input_parameters" not in others:
+            inputs = {
+                name: of | {"type": _OWN_TYPES.get(json_type(of.get("type")), of.get("type"))}
+                for name, of in properties.items()
+                if isinstance(of, dict)
+            }
+            return others | {"input_parameters": properties | inputs}
+    return tool
 
 
 def check_tools(tools: Any) -> Rejection | None:

@@ -144,15 +144,11 @@ def described(result: Any) -> list[dict[str, Any]]:
 
 def is_description(value: Any) -> bool:
     """Whether a value describes an API: a name and named parameters, each a mapping."""
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("name"), str)
-        and isinstance(value.get("input_parameters"), dict)
-        and all(
-            isinstance(name, str) and isinstance(schema, dict)
-            for name, schema in value["input_parameters"].items()
-        )
-    )
+    match value:
+        case {"name": str(), "input_parameters": dict(parameters)}:
+            pairs = parameters.items()
+            return all(isinstance(name, str) and isinstance(schema, dict) for name, schema in pairs)
+    return False
 
 
 def types_of(tool: Mapping[str, Any]) -> dict[str, str]:

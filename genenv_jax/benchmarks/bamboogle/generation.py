@@ -45,26 +45,18 @@ def read(text: str, seed: Task) -> Task | Rejection:
         steps = parse_json(parts[1], max_depth=_MAX_DEPTH)
         if isinstance(steps, Rejection):
             return Rejection(BAD_STEPS, f"{steps.reason}: {steps.detail}"[:200])
-        if not _is_steps(steps):
+        if not isinstance(steps, list) or len(steps) != 2 or not all(map(_is_step, steps)):
             return Rejection(BAD_STEPS, "expected two objects with a question and its answers")
     answers = [part.strip() for part in parts[-1].split(prompts.SEPARATOR.strip())]
     return make_task(seed.id, " ".join(parts[0].split()), answers, steps)
 
 
-def _is_steps(value: Any) -> bool:
-    """Whether a value is two sub-questions with one or more answers each."""
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(
-            isinstance(step, dict)
-            and set(step) == {"question", "answers"}
-            and isinstance(step["question"], str)
-            and isinstance(step["answers"], list)
-            and all(isinstance(answer, str) for answer in step["answers"])
-            for step in value
-        )
-    )
+def _is_step(value: Any) -> bool:
+    """Whether a value is a sub-question with its answers."""
+    match value:
+        case {"question": str(), "answers": list(answers), **others}:
+            return not others and all(isinstance(answer, str) for answer in answers)
+    return False
 
 
 def fault(task: Task) -> Rejection | None:
