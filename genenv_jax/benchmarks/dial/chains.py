@@ -231,7 +231,6 @@ class Dial(DialTasks):
             return Score(1.0, True, True)
         if len(given) != len(expected):
             return Score(0.0, False, True, "wrong_number_of_calls")
-        call = lambda line: line.partition(" = ")[0]  # noqa: E731
-        first = next(i for i in range(len(given)) if given[i] != expected[i])
-        wrong_result = call(given[first]) == call(expected[first])
-        return Score(0.0, False, True, "wrong_result" if wrong_result else "wrong_call")
+        first = next(pair for pair in zip(given, expected, strict=True) if pair[0] != pair[1])
+        calls = {line.partition(" = ")[0] for line in first}
+        return Score(0.0, False, True, "wrong_result" if len(calls) == 1 else "wrong_call")
