@@ -20,10 +20,12 @@ TYPES = {
 # In the official type table, but the official converter has no rule for them.
 UNSUPPORTED_TYPES = ("Queue", "Stack", "Set", "Hashtable")
 
-_INTEGER = re.compile(r"-?\d+\n?")
-_LONG = re.compile(r"-?\d+[lL]\n?")
-_FLOAT = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[fF]\n?")
-_DOUBLE = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\n?")
+_NUMBERS = {
+    **dict.fromkeys(("byte", "short", "integer"), re.compile(r"-?\d+\n?")),
+    "long": re.compile(r"-?\d+[lL]\n?"),
+    "float": re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[fF]\n?"),
+    "double": re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\n?"),
+}
 _LIST_OF = re.compile(r"new\s+ArrayList<\w*>\(Arrays\.asList\((.(?>(?:[^)\n]++|\)(?!\)))*))\)\)")
 _LIST_NEW = re.compile(r"new\s+ArrayList<\w*>\(\)")
 # The first character of a block may also be white space.
@@ -43,15 +45,9 @@ def convert(text: str, declared: str, nested: str | None = None) -> Any:
       KeyError: `declared` is not a BFCL Java type.
       NotImplementedError: the official converter has no rule for the type.
     """
+    if declared in _NUMBERS:
+        return TYPES[declared](text.rstrip("\nlLfF")) if _NUMBERS[declared].fullmatch(text) else text
     match declared:
-        case "byte" | "short" | "integer":
-            return int(text) if _INTEGER.fullmatch(text) else text
-        case "long":
-            return int(text.rstrip("\n")[:-1]) if _LONG.fullmatch(text) else text
-        case "float":
-            return float(text.rstrip("\n")[:-1]) if _FLOAT.fullmatch(text) else text
-        case "double":
-            return float(text) if _DOUBLE.fullmatch(text) else text
         case "boolean":
             return text == "true" if text in ("true", "false") else text
         case "char" | "String" | "any":
@@ -109,9 +105,9 @@ def guess(text: str) -> Any:
         return text == "true"
     if text.startswith('"') and text.endswith('"'):
         return text[1:-1]
-    if _LONG.fullmatch(text) or _FLOAT.fullmatch(text):
-        number = text.rstrip("\n")[:-1]
-        return int(number) if _LONG.fullmatch(text) else float(number)
+    for declared in ("long", "float"):
+        if _NUMBERS[declared].fullmatch(text):
+            return convert(text, declared)
     for kind in (int, float):
         try:
             return kind(text)

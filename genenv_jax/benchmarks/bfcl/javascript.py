@@ -15,9 +15,11 @@ TYPES = {
     "array": list, "any": str,
 }  # fmt: skip
 
-_INTEGER = re.compile(r"-?\d+\n?")
-_FLOAT = re.compile(r"-?\d+(?:\.\d+)?\n?")
-_BIGINT = re.compile(r"-?\d+n")
+_NUMBERS = {
+    "integer": re.compile(r"-?\d+\n?"),
+    "float": re.compile(r"-?\d+(?:\.\d+)?\n?"),
+    "Bigint": re.compile(r"-?\d+n"),
+}
 _ARRAY = re.compile(r"\[([^\]\n]*)\]|new\s+Array\(([^)\n]*)\)")
 # `[[...], [...]]`: each row ends at a "]" on the same line, followed by another row or the end.
 _ROWS = "|".join(
@@ -37,15 +39,11 @@ def convert(text: str, declared: str, nested: str | None = None) -> Any:
     Raises:
       KeyError: `declared` is not a BFCL JavaScript type.
     """
+    if declared in _NUMBERS:
+        return TYPES[declared](text.rstrip("n")) if _NUMBERS[declared].fullmatch(text) else text
     match declared:
         case "String":
             return text[1:-1] if _quoted(text) else text
-        case "integer":
-            return int(text) if _INTEGER.fullmatch(text) else text
-        case "float":
-            return float(text) if _FLOAT.fullmatch(text) else text
-        case "Bigint":
-            return int(text[:-1]) if _BIGINT.fullmatch(text) else text
         case "Boolean":
             return text == "true" if text in ("true", "false") else text
         case "array":
