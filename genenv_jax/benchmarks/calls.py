@@ -107,13 +107,9 @@ def form_of(written: str) -> str:
 
 
 def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> str:
-    """Calls in the format of a model family; `read_calls` inverts it.
+    """Calls in the format `form` of a model family (`form_of`); `read_calls` inverts it.
 
-    Args:
-      calls: a {name: arguments} for each call; arguments are JSON values.
-      form: see `form_of`.
-    Raises:
-      TypeError, ValueError: a value that is not JSON.
+    Raises TypeError or ValueError for an argument that is not a JSON value.
     """
     pairs = [(name, arguments) for call in calls for name, arguments in call.items()]
     if form == QWEN3_CODER:

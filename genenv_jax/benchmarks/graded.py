@@ -23,11 +23,7 @@ def partial_reward(
 
     Each reference call, in order, takes the free call that agrees with it best; ties go to the first.  More
     than MAX_CALLS calls earn nothing.
-
-    Args:
-      calls: what the agent wrote.
-      references: what it should have written.
-      agreement: how well a call matches a reference call, in [0, 1]; an exception counts as 0.
+    `agreement`: how well a call matches a reference call, in [0, 1]; an exception counts as 0.
     """
     most = max(1, len(calls), len(references))
     if most > MAX_CALLS:

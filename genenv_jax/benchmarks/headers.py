@@ -22,11 +22,7 @@ _SAME = re.compile(r"[\W_]*(?:the )?same(?: (?:tools|functions|apis))?[\W_]*", r
 def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Message]:
     """A simulator's prompt, with the seed as its first answer: a small model continues in that form.
 
-    Args:
-      system: the rules, with `reply`.
-      given: what the task is about, such as tools.
-      seed: as `write_with_tools` writes it.
-      record: the agent's success.
+    `system` has the rules, with `reply`; `given` is what the task is about, such as tools.
     """
     return [
         *chat(system, *given, "Write a task."),

@@ -45,12 +45,9 @@ def find(name: str) -> type:
 
 
 def find_callable(option: str, name: Any, what: str) -> Callable[..., Any]:
-    """The function or class "module:name" that an option of a benchmark names.
+    """The function or class "module:name" that an option of a benchmark names; `what` it should be.
 
-    Args:
-      what: what it should be, for messages.
-    Raises:
-      ValueError: as `find`; the message begins with the option and its value.
+    Raises ValueError as `find`; the message begins with the option and its value.
     """
     where = f"{option} = {name!r}"
     module, attribute = _import(where, name, f"module:name of {what}")

@@ -44,13 +44,8 @@ def read_verdict(text: str) -> bool:
 class EndpointJudge:
     """Asks a model at temperature 0; the client is created on first use, so the judge can be pickled.
 
-    The API key comes from $OPENAI_API_KEY, if set.
-
-    Args:
-      url: base URL of an OpenAI-compatible endpoint.
-      model: the model's name there.
-    Raises:
-      ValueError: the model has no name, or the URL is not allowed.
+    The API key comes from $OPENAI_API_KEY, if set.  Raises ValueError if the model has no name, or the base
+    URL is not allowed.
     """
 
     def __init__(self, url: str, model: str):

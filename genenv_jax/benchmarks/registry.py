@@ -27,12 +27,9 @@ _BENCHMARKS = {
 
 
 def make_benchmark(name: str, **options: Any) -> Benchmark:
-    """Constructs the benchmark `name` with `options`.
+    """Constructs the benchmark `name`, one of this package or the user's own "module:Class".
 
-    Args:
-      name: a benchmark of this package, or "module:Class" for the user's own.
-    Raises:
-      ValueError: a name or option is unknown, a required option is missing, or the constructor raised it.
+    Raises ValueError: a name or option is unknown, a required one is missing, or the constructor raised it.
     """
     check_options(name, **options)
     try:

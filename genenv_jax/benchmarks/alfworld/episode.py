@@ -52,7 +52,6 @@ class GameEpisode(Episode):
     Args:
       game: a game at its start; the episode closes it.
       task_type: goes into the score's detail.
-      grammar: one of `commands.GRAMMARS`.
       max_steps: number of answers after which the game is lost.
       grows: whether the prompt is a conversation that grows by each answer and the game's reply, rather than
         one message with the whole history.

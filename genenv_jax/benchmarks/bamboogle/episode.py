@@ -33,11 +33,7 @@ class SearchEpisode(Episode):
     """A question, searches (`<search>query</search>`) and an answer; the tag that is closed first decides.
 
     The first search beyond `MAX_SEARCHES` finds nothing; the next one ends the episode without an answer.
-
-    Args:
-      opening: the messages that the agent reads first.
-      steps: the question's two sub-questions, [{"question", "answers"}, ...].
-      finish: scores the final answer.
+    `steps` are the two sub-questions, [{"question", "answers"}, ...]; `finish` scores the final answer.
     """
 
     def __init__(

@@ -32,11 +32,9 @@ def load(
     """Loads categories as tasks, in the order of the files.
 
     Args:
-      version, names: "v3" or "v4", and official names of its categories (`categories.categories`).
-      data_dir: see `files.find_directory`.
+      names: official names of the version's categories (`categories.categories`).
       rule: rule for the multi-turn categories: CONVERSATION gives whole conversations, STATIC_MATCH and
         TURN_STATE each turn on its own (see `conversation_tasks`).
-      verify_files: compare each file with the table of published files.
 
     Returns:
       Tasks with the official ids; turn k of a conversation is `<id>:turn<k>`.  `Task.answer` is {"kind",

@@ -57,11 +57,8 @@ _QUOTES = "`\"'\u201c\u201d\u2018\u2019"
 def read_reference(checker: str, value: Any) -> Any:
     """Converts a reference to its stored form: a string, a list of strings, a number, or calls.
 
-    Args:
-      checker: one of CHECKERS.
-      value: JSON from a file, from a user's class or from the simulator.
-    Raises:
-      ValueError: says what was expected.
+    `value` is JSON from a file, from a user's class or from the simulator.  Raises ValueError that says what
+    was expected.
     """
     if checker == CALL:
         return calls.read_reference(value)
@@ -100,12 +97,9 @@ def unreadable(checker: str, text: str) -> str:
 
 
 def grade(checker: str, reference: Any, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> float:
-    """The reward of an answer, in [0, 1].
+    """The reward of an answer, in [0, 1], given a reference as `read_reference` returns it.
 
-    Args:
-      reference: see `read_reference`.
-      text: what `extract` found; for calls, the agent's whole text.
-      tools: see `calls.read_tools`.
+    `text`: what `extract` found, or for calls the agent's whole text; `tools`: see `calls.read_tools`.
     """
     if checker == CALL:
         return float(calls.agree(reference, text, tools))

@@ -31,15 +31,10 @@ _ANSWER = re.compile(r"([1-9]) (?:([a-z_]{1,16})\(([0-9]), ([0-9])\)|done ([0-9]
 
 
 class DialEpisode(Episode):
-    """One attempt at a task, call by call.
+    """One attempt at a task, call by call; it ends after `turns` answers.
 
-    Args:
-      opening: the messages that the agent reads first.
-      start: the dial's first position.
-      positions: number of positions of the dial.
-      calls: the calls to make, in order.
-      turns: number of answers after which the episode ends.
-      in_template: whether answers are calls of tools in a chat template, and replies their results.
+    `calls`: those to make, in order; `in_template`: whether answers are calls of tools in a chat template,
+    and replies their results.
     """
 
     def __init__(
