@@ -173,12 +173,8 @@ def choose_cities(query: Query, database: Database) -> list[str]:
     chosen: list[str] = []
     here = query.org
     while left and len(chosen) < query.visiting_city_number:
-
-        def distance(city: str, here: str = here) -> float:
-            drive = database.drive(here, city)
-            return drive.kilometres if drive else float("inf")
-
-        here = min(left, key=distance)
-        left.remove(here)
+        drives = [database.drive(here, city) for city in left]
+        lengths = [drive.kilometres if drive else float("inf") for drive in drives]
+        here = left.pop(lengths.index(min(lengths)))
         chosen.append(here)
     return chosen
