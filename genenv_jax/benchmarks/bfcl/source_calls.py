@@ -85,17 +85,13 @@ def _nodes(source: str, language: str) -> list[Any]:
 
 
 def _walk(tree: Any) -> Iterator[Any]:
-    cursor = tree.walk()  # not recursive: the text controls the tree's depth
-    yield cursor.node
-    while True:
-        if cursor.goto_first_child():
-            if cursor.depth > _MAX_DEPTH:
-                raise _NestedError
-        else:
-            while not cursor.goto_next_sibling():
-                if not cursor.goto_parent():
-                    return
-        yield cursor.node
+    waiting = [(tree.root_node, 0)]  # not recursive: the text controls the tree's depth
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > _MAX_DEPTH:
+            raise _NestedError
+        yield node
+        waiting += [(child, depth + 1) for child in reversed(node.children)]
 
 
 def _java_nodes(source: str) -> list[Any]:
