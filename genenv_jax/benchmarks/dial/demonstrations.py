@@ -57,9 +57,11 @@ class Demonstrations(abc.ABC):
     def __init__(self, dial: DialTasks):
         self.dial = dial
 
-    @abc.abstractmethod
     def misunderstandings(self, rng: np.random.Generator) -> Any:
-        """Draws what is misunderstood, and how."""
+        """Draws what is misunderstood: calls, each with the argument it is mistaken for."""
+        some, arguments = self.some(rng, self.dial.plain), self.dial.arguments
+        others = {(name, n): [m for m in arguments if m != n] or [n] for name, n in some}
+        return {call: int(rng.choice(of)) for call, of in others.items()}
 
     @abc.abstractmethod
     def of_agent(self, rng: np.random.Generator, wrong: Any) -> Iterable[Pair]:
@@ -119,12 +121,6 @@ class Demonstrations(abc.ABC):
         """A random depth for an agent demonstration."""
         return int(rng.choice([*range(1, self.dial.max_depth + 1), *self.dial.deeper]))
 
-    def taken_for(self, rng: np.random.Generator) -> dict[Call, int]:
-        """The misunderstood calls, each with the argument it is mistaken for."""
-        some, arguments = self.some(rng, self.dial.plain), self.dial.arguments
-        others = {(name, n): [m for m in arguments if m != n] or [n] for name, n in some}
-        return {call: int(rng.choice(of)) for call, of in others.items()}
-
     def some(self, rng: np.random.Generator, things: list) -> list:
         """A random subset of `things`, of the misunderstood share."""
         count = round(self.dial.misunderstood * len(things))
@@ -148,9 +144,6 @@ class Demonstrator(Demonstrations):
 
     def chances(self, program: Any, wrong: dict[Call, int]) -> list[float]:
         return [self.chance(call in wrong) for call in program.calls]
-
-    def misunderstandings(self, rng: np.random.Generator) -> dict[Call, int]:
-        return self.taken_for(rng)
 
     def trace(self, rng: np.random.Generator, program: Any, wrong: dict[Call, int]) -> str:
         """A noisy trace of `program`, consistent with its own written results."""
@@ -181,7 +174,8 @@ class TurnsDemonstrator(Demonstrations):
     """Demonstrations for Dial in turns; the agent's are episodes."""
 
     def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:
-        return Misunderstood(self.taken_for(rng), frozenset(self.some(rng, list(self.dial.tests))))
+        calls = super().misunderstandings(rng)
+        return Misunderstood(calls, frozenset(self.some(rng, list(self.dial.tests))))
 
     def chances(self, program: Any, wrong: Misunderstood) -> list[float]:
         choices = [call for call in program.calls if isinstance(call, Choice)]
