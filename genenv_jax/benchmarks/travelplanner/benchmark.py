@@ -6,9 +6,6 @@ is a plan, which eight commonsense and up to five hard constraints judge (`scori
 All rates, and `Score.success` of held-out tasks, are the official ones.  The training signals are the
 reward, and `Score.success` of other tasks (p̂ must count what the reward pays for).  They also require that
 everything a plan names exists (`reward`).
-
-Without the official flight table, which is not published with the repository, flights come from the reference
-information, which has all flights that the training queries can use; results say so (`about`).
 """
 
 from __future__ import annotations

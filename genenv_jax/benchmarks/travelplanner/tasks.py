@@ -7,7 +7,7 @@ Published files (OSU-NLP-Group/TravelPlanner), as laid out below the benchmark's
   HEAD/database/validation_ref_info.jsonl        their reference information (optional)
   history_958f30d/database/                      tables, which later commits no longer have
 The official flight table is not published with the repository.  Without it (`flights`), the flights of the
-reference information serve as the flight table.
+reference information, which has all that the training queries can use, serve as the flight table.
 """
 
 from __future__ import annotations
