@@ -24,8 +24,6 @@ decides, not the model that wrote it.  The formats, for the call `f(x=1)`:
 Nothing is evaluated, and all work is bounded.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

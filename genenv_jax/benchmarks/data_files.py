@@ -5,8 +5,6 @@ URL, size in bytes and SHA-256, each file at a fixed commit.  `genenv_jax.datase
 in this table; a run checks the files that it reads against it.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import functools

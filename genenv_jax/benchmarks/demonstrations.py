@@ -1,7 +1,5 @@
 """Demonstrations for both roles, made from a benchmark's seed tasks, for supervised fine-tuning."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

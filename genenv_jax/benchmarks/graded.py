@@ -4,8 +4,6 @@ After ToolRL (arXiv 2504.13958), with two bounds: wrong calls earn at most half 
 the mean is over the written calls or the reference calls, whichever are more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence, Set
 from typing import Any
 

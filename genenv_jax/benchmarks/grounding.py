@@ -8,8 +8,6 @@ parts of some values is undecided; so is one whose reference has no value to loo
 in a different order from their arguments, as if two were swapped.
 """
 
-from __future__ import annotations
-
 import collections
 import decimal
 import itertools

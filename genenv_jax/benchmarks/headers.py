@@ -1,7 +1,5 @@
 """The format of simulator output: sections that begin with headers, each at the start of a line."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Imports what the user has written, by a name like "my_module:MyBenchmark"."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

@@ -3,8 +3,6 @@
 Two answers can mean the same without sharing a word.  A judge needs the package `openai`, imported on use.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Only what has one meaning is mended: a code fence, Python's quotes and constants
 bracket, several values in a row, and the brackets that close the text.  Nothing is evaluated.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks for benchmark options.  Errors name the option, its value and what was expected."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

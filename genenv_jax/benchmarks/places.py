@@ -1,7 +1,5 @@
 """Finds where in the user's own code an error arose."""
 
-from __future__ import annotations
-
 import os
 import sysconfig
 import traceback

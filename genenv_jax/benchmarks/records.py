@@ -1,7 +1,5 @@
 """The base class for benchmarks read from published files, and readers for their JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Benchmarks by name."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

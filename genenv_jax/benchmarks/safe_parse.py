@@ -5,8 +5,6 @@ reason is counted.  Length and then nesting are checked before a parser sees the
 standard library's parsers recurse without a bound on the cost.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import operator

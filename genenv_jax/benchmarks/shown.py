@@ -1,7 +1,5 @@
 """What records show next to a task's answers: its request and its reference answer, as text."""
 
-from __future__ import annotations
-
 from genenv_jax.benchmarks.base import Benchmark, Task
 
 

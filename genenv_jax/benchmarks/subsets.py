@@ -1,7 +1,5 @@
 """Subsets chosen by hashes of ids, so that they are the same in every run and version."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Thoughts that a reasoning model writes before its answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ writes calls in its family's format.  Otherwise the benchmark describes its tool
 asks for its own call format.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import keyword

@@ -1,7 +1,5 @@
 """Normalizes what is easily changed in a text: case, accents, look-alike letters, ways to write numbers."""
 
-from __future__ import annotations
-
 import base64
 import codecs
 import contextlib

@@ -6,8 +6,6 @@ Two protocols:
   * "episode", the official one: the agent plays the game on the real engine, 50 steps, success = won.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,7 +1,5 @@
 """ALFWorld's six chores, and what each does to an object."""
 
-from __future__ import annotations
-
 import dataclasses
 
 

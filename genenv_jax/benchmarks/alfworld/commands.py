@@ -4,8 +4,6 @@ The grammars differ in one command.  The games of json_2.1.1 say "put X in/on Y"
 "move X to Y" (and has `help`).  Sources: alfworld/data/alfred.twl2, and `grammar` in the game files.
 """
 
-from __future__ import annotations
-
 import re
 
 from genenv_jax.benchmarks.base import EMPTY, Rejection

@@ -1,7 +1,5 @@
 """One attempt at a game, and games played by our own rules."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

@@ -5,8 +5,6 @@ more than a player does, so an agent can learn its steps.  It fails only where t
 tests compare it with a search through all states.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Whole games as training tasks: published games, and games that a simulator writes as `rooms`."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from typing import Any

@@ -4,8 +4,6 @@ A situation is one step of a game: a chore, the observations, the possible comma
 An invented room cannot be executed, but its text must be consistent.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Sequence

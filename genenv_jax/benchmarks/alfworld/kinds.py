@@ -5,8 +5,6 @@ that its room needs.  Only objects that occur in the games, and unsliced, are li
 without "Type", in lower case, as in the games' texts.
 """
 
-from __future__ import annotations
-
 # Kind of receptacle -> kinds of objects that it can hold.
 _HOLDS = {
     "armchair":

@@ -4,8 +4,6 @@ Format: `pddl_problem` in a game.tw-pddl file of json_2.1.1.  Names are in lower
 reads them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any

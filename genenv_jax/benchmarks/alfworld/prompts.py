@@ -1,7 +1,5 @@
 """Prompts of the agent and the simulator in ALFWorld, and the sections that the simulator writes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from genenv_jax.benchmarks.alfworld import commands, kinds, rooms

@@ -9,8 +9,6 @@ published games.  As in those, the agent starts in the middle of the room: only 
 places.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

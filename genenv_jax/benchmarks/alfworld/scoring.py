@@ -4,8 +4,6 @@ Sources: alfworld/agents/environment/alfred_tw_env.py (success is `won`), and th
 configs/base_config.yaml: valid_seen is eval_in_distribution, valid_unseen is eval_out_of_distribution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from genenv_jax.benchmarks.alfworld import commands

@@ -4,8 +4,6 @@ Layout of the files (from alfworld-download; copies used in the literature have 
 json_2.1.1/<split>/<type>-<object>-<movable>-<receptacle>-<scene>/trial_<id>/game.tw-pddl.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

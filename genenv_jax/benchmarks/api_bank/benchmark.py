@@ -11,8 +11,6 @@ The official training files of levels 1 and 2 are no longer published.  So the s
 of level 3, and all three test files are held out.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

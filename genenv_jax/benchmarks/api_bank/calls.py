@@ -7,8 +7,6 @@ it reads quoted lists (`attendees='['Ann', 'Bob']'`), apostrophes and empty valu
 is one word or a list in both; `read_gold` accepts any other too (`place=New York`).  Values stay text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence

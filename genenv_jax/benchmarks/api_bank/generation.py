@@ -1,7 +1,5 @@
 """The simulator's side of API-Bank: reads its generations into tasks and checks them."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """API-Bank's prompts for the agent and the simulator."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ parameters.  So each parameter is also checked by its type: texts by their words
 entry, booleans as booleans, and tool searches for words from elsewhere.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ It is the summary-level variant over *sets* of words: sentences are the parts be
 score compares the union of all pairwise longest common subsequences with each text's words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 _EPSILON = 1e-8

@@ -8,8 +8,6 @@ words in common), people, genres and codes case-insensitively, and parameters of
 Nothing is executed here; `benchmark` says why.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

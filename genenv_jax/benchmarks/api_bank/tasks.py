@@ -6,8 +6,6 @@ printed calls are ambiguous; those of level 3 come from `level-3.json`.  Trainin
 `training-data/lv3-*.json`.  The training files of levels 1 and 2 are no longer published.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -9,8 +9,6 @@ compare with published ones.  `mode="search"` finds the question's own sub-quest
 (`episode`), in place of Wikipedia; an agent that follows both has an exact match on 103 of the 125.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -5,8 +5,6 @@ answer to the first, so it is found only by a query that also names that answer,
 found.  Queries that resemble neither find nothing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The simulator's side of Bamboogle: parses its output into a task and checks the task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import prompts

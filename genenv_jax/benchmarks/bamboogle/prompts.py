@@ -1,7 +1,5 @@
 """The prompts of Bamboogle's two players, the agent and the simulator."""
 
-from __future__ import annotations
-
 import json
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat

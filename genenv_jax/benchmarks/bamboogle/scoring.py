@@ -5,8 +5,6 @@ Normalisation: lower case, no ASCII punctuation, no articles, single spaces (SQu
 maximum over the gold answers.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

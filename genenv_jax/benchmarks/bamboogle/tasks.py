@@ -4,8 +4,6 @@ The file is comp-gap's `data/bamboogle.json`, the copy that has the sub-question
 copies have the same questions and answers.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 from typing import Any

@@ -11,8 +11,6 @@ Data shapes:
   ground_truth  [{name: {argument: [acceptable value, ...]}}] with "" for "may be left out"
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -13,8 +13,6 @@ up among the public methods of the task's objects and called.  The results are t
   * `_check_size` rejects numbers that would take minutes, and arguments that double at every call.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import copy

@@ -9,8 +9,6 @@ Both versions of the records use the rules of v4 (bfcl-eval 2026.3.23); only the
 are its own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import types

@@ -1,7 +1,5 @@
 """Names of BFCL's categories, their scoring rules, and the rules for multi-turn categories."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

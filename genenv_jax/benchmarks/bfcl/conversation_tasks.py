@@ -5,8 +5,6 @@ that order.  In `multi_turn_miss_func` some functions are withheld and announced
 request of its own (`populate_test_cases_with_predefined_functions` of bfcl_eval/utils.py).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -11,8 +11,6 @@ A simulator writes one JSON object:
 classes and their functions are the seed's.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ one prompt.  `GrowingEpisode` is for training: messages never change once shown,
 and results are bounded when added.  An answer beyond the bounds ends the episode with its own reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

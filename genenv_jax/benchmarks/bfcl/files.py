@@ -5,8 +5,6 @@ named `BFCL_<version>_<category>.json`, answers under `possible_answer/`, functi
 multi-turn classes under `multi_turn_func_doc/`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Fits messages and descriptions of functions into a prompt, and keeps the results of calls short."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

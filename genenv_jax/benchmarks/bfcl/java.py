@@ -6,8 +6,6 @@ fails the type check.  The official limitations are kept: elements are split at 
 quotes), a map literal ends at its first closing brace, and `char` values keep their quotes.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

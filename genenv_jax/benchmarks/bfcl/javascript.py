@@ -5,8 +5,6 @@ so that no text makes them backtrack.  The official limitations are kept: elemen
 (even inside quotes), and an object literal ends at its first closing brace.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

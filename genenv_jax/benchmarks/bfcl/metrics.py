@@ -5,8 +5,6 @@ release, where (ir)relevance still counts in the non_live and live means, and th
 the mean of three parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from genenv_jax.benchmarks.base import mean

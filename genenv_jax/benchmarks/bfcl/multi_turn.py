@@ -11,8 +11,6 @@ calls are executed, and
 Turns without reference calls are not checked.
 """
 
-from __future__ import annotations
-
 import collections
 import hashlib
 from collections.abc import Mapping, Sequence

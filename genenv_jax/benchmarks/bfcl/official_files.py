@@ -5,8 +5,6 @@ conversation it is a list of turns, each the list of its answers.  `bfcl evaluat
 result/MODEL/ and scores those of "prompting" models by the Python calls in the text.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

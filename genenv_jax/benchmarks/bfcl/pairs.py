@@ -1,7 +1,5 @@
 """Seeds in pairs that share their functions, so that a simulator can vary a task without new functions."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

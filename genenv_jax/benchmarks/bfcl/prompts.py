@@ -1,7 +1,5 @@
 """BFCL's prompts: tool signatures, and the messages for the agent and the simulator."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """BFCL function descriptions and reference calls: validation, ground truth and rendering."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import keyword

@@ -8,8 +8,6 @@ The official Java parser differs: it rejects some short calls without a semicolo
 wrong offsets.  Here both are read as written.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Loads tasks from the Berkeley Function Calling Leaderboard's files (versions 3 and 4)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any

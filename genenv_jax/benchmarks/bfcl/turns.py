@@ -3,8 +3,6 @@
 It has the same functions as `conversations`, for tasks that are answered once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import keyword
 import re

@@ -10,8 +10,6 @@ Set `config.benchmark.name = "my_module:Units"` to use it in a run.  docs/your_b
 example, and an example of a benchmark that subclasses `genenv_jax.benchmarks.base.Benchmark` itself.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import json

@@ -5,8 +5,6 @@ in the data of the paper's authors.  An answer has its calls in any format of `b
 question's tools set the argument types, which the reference must fit; without tools, the reference does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

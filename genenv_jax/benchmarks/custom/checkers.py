@@ -10,8 +10,6 @@ The answer is the last `<answer>...</answer>` of a text, else its last `\\boxed{
 For calls, see the module `calls`.
 """
 
-from __future__ import annotations
-
 import decimal
 import math
 import re

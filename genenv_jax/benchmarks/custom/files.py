@@ -15,8 +15,6 @@ second form (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py): 
 {"answer": ...}, or the JSON text of that, and a call has "parameters".  Other columns are ignored.
 """
 
-from __future__ import annotations
-
 import codecs
 import collections
 import dataclasses

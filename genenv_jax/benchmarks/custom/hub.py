@@ -5,8 +5,6 @@
 The revision `~parquet` is the hub's own conversion of a data set to parquet, which most of them have.
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 

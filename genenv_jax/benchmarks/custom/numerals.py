@@ -1,7 +1,5 @@
 """Reads the number that an answer consists of.  A text that may mean another number has none."""
 
-from __future__ import annotations
-
 import decimal
 import re
 

@@ -13,8 +13,6 @@ names.  The simulator writes the task and the reference calls; an interpreter ru
 task if they disagree.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

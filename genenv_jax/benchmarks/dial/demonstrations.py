@@ -22,8 +22,6 @@ demonstrator does not act on them: the simulator has to learn to.  Where a succe
 (`DialTasks.asked`), it writes a variation of any depth that the agent's demonstrator solves about as often.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools

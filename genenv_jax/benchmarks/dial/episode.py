@@ -1,7 +1,5 @@
 """One attempt at a task of Dial in turns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ This module has the data set, the simulator's prompt, the parsing of its output,
 benchmark defines the grammar of its calls and how they are answered.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools

@@ -7,8 +7,6 @@ a choice does not pay.  The simulator writes the task with the result of each ca
 [add(3, 4) at 2], 2 if even ... [multiply(2, 3) at 1]", and an interpreter must get the same.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -8,8 +8,6 @@ reward, and `Score.success` of other tasks (p̂ must count what the reward pays 
 everything a plan names exists (`reward`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -5,8 +5,6 @@ out of every table but the distances, and rows keep the order of the file.  A na
 city whose name contains it; the first such row gives price and properties.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import math

@@ -4,8 +4,6 @@ It searches only the rows that it is given, so a plan from the rows of a prompt 
 admits one.  It writes the reference answers of tasks and checks the tasks that the simulator writes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ rules of `extract_before_parenthesis`, `extract_from_to` and `get_valid_name_cit
 quadratic or cubic time on some texts; these functions give the same results in about linear time.
 """
 
-from __future__ import annotations
-
 import bisect
 import json
 import re

@@ -14,8 +14,6 @@ the space is full.  The choice depends only on the query and the tables, never o
 Rows stay in the order of the tables, so their order does not reveal how they were chosen.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -5,8 +5,6 @@ road of each leg.  It is published for the training queries (`database/train_ref
 from the database in the same form for other queries.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import itertools

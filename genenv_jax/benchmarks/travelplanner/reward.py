@@ -16,8 +16,6 @@ looks up each of these in the database again, in full:
 White space around a name and parentheses after a city are ignored.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

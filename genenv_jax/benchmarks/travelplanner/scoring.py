@@ -16,8 +16,6 @@ plans that pass all constraints of a kind.  As in the official code, a plan whos
 evaluated does not pass in the commonsense macro rate either.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -10,8 +10,6 @@ The official flight table is not published with the repository.  Without it (`fl
 reference information, which has all that the training queries can use, serve as the flight table.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os
