@@ -1,7 +1,5 @@
 """Types of the benchmarks' command line arguments, for argparse."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 

@@ -18,8 +18,6 @@ work needs (`bench/floors.py`) at the rate of the fastest matrix product that XL
 core in the same minutes, of float32 and of bfloat16 operands.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

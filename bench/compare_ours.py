@@ -1,7 +1,5 @@
 """genenv_jax as a worker of bench/compare.py: the pieces that a run itself uses."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 import sys

@@ -5,8 +5,6 @@ AdamW with fused updates.  Unlike ours, its sampling returns no log-probs.  In b
 bfloat16, except for updates, which are of float32 weights under autocast.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

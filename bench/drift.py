@@ -7,8 +7,6 @@ An epoch draws its records, with the package's weights and loss, and takes one g
 All narrowing is sampling noise, from which the next epoch samples (genetic drift).
 """
 
-from __future__ import annotations
-
 import argparse
 
 import jax

@@ -5,8 +5,6 @@ many completions it has; causal attention; logits only where they are used; and 
 forward one.  Softmax, norms, rotations and the optimiser count zero, so no engine reaches a floor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -16,8 +16,6 @@ Every measurement has its own process, so its memory peak is its own and running
 The tables show medians over whole repetitions, each of which waits for its results.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The accelerator as a worker of bench/gpu.py: each measurement on the default device."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib

@@ -10,8 +10,6 @@ anonymous memory (without mapped files, which the kernel reclaims when it needs 
 what the process held before.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -10,8 +10,6 @@ far from 1.  The same is done with only the products' operands in bfloat16.  Exi
 more than 1e-3 or a greedy answer differs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

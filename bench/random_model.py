@@ -1,7 +1,5 @@
 """Random Qwen2 models as Hugging Face directories, one file per layer: at most a layer is in memory."""
 
-from __future__ import annotations
-
 import json
 import math
 import pathlib

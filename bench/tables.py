@@ -1,7 +1,5 @@
 """Tables of the measurements, as Markdown."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterable, Sequence

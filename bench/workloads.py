@@ -3,8 +3,6 @@
 NumPy only.  A work is fixed by its numbers and its seed; every engine draws it again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Small random checkpoints in Hugging Face format, written without the package under test."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pathlib

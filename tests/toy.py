@@ -2,8 +2,6 @@
 exercises every part: nearly any text is a task, and an answer succeeds if its length and the text's are
 both even or both odd, which such a model cannot know."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from genenv_jax.benchmarks import base

@@ -21,8 +21,6 @@ besides the benchmarks' data (GENENV_DATA):
     alfworld              alfworld==0.4.2, textworld==1.7.0
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -1,7 +1,5 @@
 """ALFWorld: whether a game is won, and after how many commands, in the official environment of 50 steps."""
 
-from __future__ import annotations
-
 import importlib
 import pathlib
 import random

@@ -12,8 +12,6 @@ domain and the texts of the package, with its own task sentence, and the wrapper
 The file holds ids, commands and verdicts, and no other text of the games.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import shutil

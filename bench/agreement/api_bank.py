@@ -9,8 +9,6 @@ The official execution rejects 82 of its own gold calls.  For answers to these, 
 the check takes the gold call's output in place of the executed one.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -3,8 +3,6 @@
 Search-R1 rejects answers without such tags (kinds that end in "no tags"); FlashRAG reads whole predictions.
 """
 
-from __future__ import annotations
-
 import importlib
 import pathlib
 import random

@@ -1,7 +1,5 @@
 """BFCL's single turns: the AST checker, and whether a call decodes."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import random

@@ -1,7 +1,5 @@
 """BFCL's whole conversations: the multi-turn checker on the official classes."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import random

@@ -4,8 +4,6 @@ An answer is right calls, perhaps with another value, written in a family's form
 The official handler of the family decodes it, and the official checker judges the calls.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

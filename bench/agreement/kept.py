@@ -1,7 +1,5 @@
 """Official verdicts, kept so that tests need no official code; they contain no text of a benchmark."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """API-Bank's replies to users: ROUGE-L to four digits, called as the official evaluators call it."""
 
-from __future__ import annotations
-
 import pathlib
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Cases, verdicts and their counts."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import time

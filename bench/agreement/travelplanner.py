@@ -1,7 +1,5 @@
 """TravelPlanner: all thirteen constraints of each plan, and so whether it passes."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import json

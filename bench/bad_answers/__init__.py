@@ -4,8 +4,6 @@ The red team bounds what they earn, the fuzzer starts from them, and `bench.agre
 them.  `bad_answers` makes some for any task; the modules have the kinds one by one.
 """
 
-from __future__ import annotations
-
 import importlib
 import random
 from collections.abc import Iterator

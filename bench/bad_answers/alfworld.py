@@ -1,7 +1,5 @@
 """Ways through a game of ALFWorld: an expert's, with one change."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """API-Bank's calls written differently, changed in one place or left out, and changed replies to users."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Short answers to questions: tags that are right or broken, and the gold answer changed in one way."""
 
-from __future__ import annotations
-
 import random
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Answers to BFCL's tasks in Python's form: of seeded kinds, and of fixed kinds."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ A play is what an agent could have written: the answers of each turn.  All but a
 the last contains none.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Iterator, Mapping

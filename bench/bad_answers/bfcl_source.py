@@ -1,7 +1,5 @@
 """Answers to BFCL's tasks in Java and JavaScript, and to those that want no call, by kind."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping
 

@@ -3,8 +3,6 @@
 `RESTATEMENTS` reword a held-out request, `WRAPPINGS` dress up an answer.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

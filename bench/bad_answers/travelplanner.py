@@ -1,7 +1,5 @@
 """Plans that are wrong in many ways, made from right ones, and plans of things that do not exist."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools

@@ -1,7 +1,5 @@
 """Changes of one value of a call: another value, another type, or the same value written differently."""
 
-from __future__ import annotations
-
 import json
 import random
 import unicodedata

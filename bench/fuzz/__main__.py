@@ -10,8 +10,6 @@ outcome that is not what its type promises (`promises`).  Finds are shrunk and w
 code is 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Runs one input within bounded CPU time: it passes, crashes or hangs.  Shrinks finds."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

@@ -1,7 +1,5 @@
 """Where texts of models go: records, pages, other models' conversations; and what a server answers."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """What every outcome must look like; any other is a find, like an exception."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Readers that texts of the small files do not reach: formats of calls, other languages, a judge's words."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence

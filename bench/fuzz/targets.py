@@ -1,7 +1,5 @@
 """Where texts of models enter: the benchmarks, with the tasks that texts are about."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

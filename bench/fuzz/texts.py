@@ -3,8 +3,6 @@
 Every function takes a `random.Random` first, and nothing else is random.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

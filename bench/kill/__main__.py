@@ -11,8 +11,6 @@ when it has ended: records, settings, exports, and what the checkpoints hold.  t
 checkpoints record of it are not compared.  Other arguments are settings of the runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import importlib

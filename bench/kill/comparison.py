@@ -1,7 +1,5 @@
 """What a run has left behind, and whether it equals what another has left."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

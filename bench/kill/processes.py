@@ -1,7 +1,5 @@
 """Processes that run the command and report each phase as it begins."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import pathlib

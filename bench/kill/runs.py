@@ -1,7 +1,5 @@
 """Runs that are struck, and the counts of the results."""
 
-from __future__ import annotations
-
 import argparse
 import collections
 import os

@@ -1,7 +1,5 @@
 """Random rooms as a simulator might write them, and ways to spoil one, each with the expected reason."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

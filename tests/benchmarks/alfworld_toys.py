@@ -1,7 +1,5 @@
 """A small room, games with recorded answers, and other inputs for ALFWorld's tests without its data."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

@@ -1,7 +1,5 @@
 """Made-up dialogues in API-Bank's file formats, on all three levels."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Made-up questions in Bamboogle's file format."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

@@ -5,8 +5,6 @@
 writes `bamboogle_references.json`, which the tests read.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import random

@@ -3,8 +3,6 @@
 A file system and a calculator with some of the official methods, which return the official texts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import decimal

@@ -5,8 +5,6 @@ the turns that may be repeated.  `BROKEN` has the ways to break a conversation, 
 must be rejected.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Made-up BFCL tasks, generations and files, for tests that need no data."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Made-up questions for each checker, as a user's files."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

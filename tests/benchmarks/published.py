@@ -1,7 +1,5 @@
 """Tables of upstream files for small files, like those of `genenv_jax/benchmarks/sources` for real ones."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import pathlib

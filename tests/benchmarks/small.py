@@ -3,8 +3,6 @@
 python -m tests.benchmarks.small DIRECTORY         # a directory each, for bench.fuzz
 """
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A small country in TravelPlanner's file formats: six cities, eighteen queries."""
 
-from __future__ import annotations
-
 import csv
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """The commands that the documentation shows, as bash reads them: which programs, with which arguments."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """Programs that are not ours, or start ours elsewhere: their files exist and their arguments are accepted."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

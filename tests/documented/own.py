@@ -1,7 +1,5 @@
 """Our own programs: each runs to its end, at the smallest size, or up to where it would begin to train."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

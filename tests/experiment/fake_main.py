@@ -4,8 +4,6 @@ It reads only the flags that `suites.arm` sets, the seed, the epochs and the wor
 interrupted run, as the real one does, and appends a line to the suite's events.txt at start and end.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import signal

@@ -26,8 +26,6 @@ Scenario of a test, in scenario.json:
     describe_error   message with which describe fails
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -13,8 +13,6 @@ releases the lock and exits with code 143.  In the control directory:
     exit/N          exit code of task N; the others then end by themselves, with 143
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

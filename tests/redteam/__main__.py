@@ -4,8 +4,6 @@ python -m tests.redteam                         # on small tasks
 python -m tests.redteam --records dial bfcl_single     # on a sample of the data sets, two scenes
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import pathlib

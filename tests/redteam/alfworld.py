@@ -1,7 +1,5 @@
 """Steps of ALFWorld: one command, the expert's; and situations invented by the simulator."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Whole games of ALFWorld: episodes of commands, and rooms invented by the simulator."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

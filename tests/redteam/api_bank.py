@@ -1,7 +1,5 @@
 """API-Bank's calls: where the official rules are loose, and conversations that lead to no call."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Bamboogle: short answers, rewarded by the F1 of their words."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

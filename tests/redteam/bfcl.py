@@ -5,8 +5,6 @@ bfcl_turn_static: turns of conversations, compared verbatim with the reference c
 bfcl_turn_state: the same, executed: state and results count, needless calls cost.
 """
 
-from __future__ import annotations
-
 import functools
 
 from bench.bad_answers.bfcl import ANSWERS

@@ -1,7 +1,5 @@
 """Whole conversations of BFCL, played in episodes, and written by the simulator."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

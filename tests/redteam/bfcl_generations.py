@@ -1,7 +1,5 @@
 """Generations in the form of BFCL's single turns, made from a seed or a held-out task."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """BFCL's tasks for which no function fits: texts that officially are no call, but say nothing either."""
 
-from __future__ import annotations
-
 import functools
 
 from bench.bad_answers import bfcl as calls

@@ -1,7 +1,5 @@
 """Exploits for every benchmark: they use its tasks' texts, independently of its format."""
 
-from __future__ import annotations
-
 import base64
 import codecs
 import copy

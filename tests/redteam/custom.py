@@ -1,7 +1,5 @@
 """A user's own questions from files: a checker for each, and tasks as one JSON object."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Dial: chains of calls with their results, compared verbatim."""
 
-from __future__ import annotations
-
 import functools
 import re
 

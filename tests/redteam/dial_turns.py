@@ -1,7 +1,5 @@
 """Dial in turns: one call at a time, with each line of a text an answer."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence

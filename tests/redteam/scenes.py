@@ -1,7 +1,5 @@
 """Benchmarks with tasks to attack: small made-up ones, or a sample of the data sets."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import random

@@ -1,7 +1,5 @@
 """A table of what every exploit earns."""
 
-from __future__ import annotations
-
 import importlib
 import pathlib
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The plans that the official evaluator accepts come from `bench.bad_answers.travelplanner`.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """TravelPlanner with the share of constraints as reward: what wrong plans earn."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from tests.redteam import travelplanner

@@ -1,7 +1,5 @@
 """Runs as `genenv_jax.main` leaves them, made without a model; hostile text; pages as parsed HTML."""
 
-from __future__ import annotations
-
 import html.parser
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """Metrics by step, resuming, means inside an epoch."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

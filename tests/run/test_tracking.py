@@ -1,7 +1,5 @@
 """Trackers: which are opened, what they are given, and that none of them stops a run."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Runs in the real W&B, offline, and in the real Trackio, on this machine; both are read back."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
