@@ -76,7 +76,7 @@ def _fit_bfcl_on_two_cores(config) -> None:
     limits.prompt_buckets, limits.response_buckets = (352, 544, 800), (96,)
     limits.agent_response, limits.simulator_response = 192, 160
     limits.simulator_prompt = 1152
-    # Answers have 40 to 50 tokens in the mean and 192 at most: 32 rows that stay busy, not 64 that wait.
+    # Answers have 40 to 50 tokens in the mean and 192 at most: 32 rows of the agent that stay busy, not 64.
     config.sampling.batch_size, config.sampling.lanes = 8, 4
     config.agent.batch_size, config.simulator.batch_size = 24, 48
     config.warm_start.steps = 24
@@ -87,4 +87,3 @@ def _fit_bfcl_on_two_cores(config) -> None:
     config.epochs = 4
     config.evaluation.every = 4
     config.evaluation.max_tasks = 0
-    config.evaluation.batch_size = 32

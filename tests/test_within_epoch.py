@@ -3,6 +3,7 @@ bytes of a run that was never killed and wrote none."""
 
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from tests.commands import COMPILE_FAST, ROOT
 from tests.run.fake_trackers import FakeTracker, install
 from tests.runs import OFTEN, Compiled, contents, kill, run, same, struck
 
-TWO = {"epochs": 2}  # of three batches each
+TWO = {"epochs": 2}  # of two or three batches each: the accepted tasks depend on the machine's rounding
 
 
 def assert_same(resumed, workdir, unbroken):
@@ -25,6 +26,12 @@ def assert_same(resumed, workdir, unbroken):
     for player in ("agent", "simulator"):
         assert same(*(getattr(e, player).state for e in (resumed, experiment)))
     assert not list((workdir / "within_epoch").iterdir())  # no longer needed
+
+
+def batches(workdir):
+    """How many batches of at most eight tasks each epoch had."""
+    rows = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    return [math.ceil(row["agent/tasks"] / 8) for row in rows if "agent/tasks" in row]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +53,7 @@ def test_it_goes_on_after_the_last_batch(cache, tmp_path, unbroken, monkeypatch,
 
     monkeypatch.setattr(AgentTrainer, "_play", noting)
     resumed = run(cache, tmp_path, **TWO, **OFTEN)
-    assert steps[0] == begun[-1] and len(begun) + len(steps) == 7
+    assert steps[0] == begun[-1] and len(begun) + len(steps) == 1 + sum(batches(unbroken[1]))
     assert compiled.programs == [0, 0][begun[-1][0] :]
     assert_same(resumed, tmp_path, unbroken)
 
@@ -101,14 +108,14 @@ def test_what_is_written_in_the_background_stays_as_it_was(cache, tmp_path, monk
 
     monkeypatch.setattr(Checkpoints, "save", noting)
     run(cache, tmp_path, **TWO | OFTEN | {"epochs": 1})
-    assert len(saved) == 4
+    assert len(saved) == 1 + batches(tmp_path)[0] > 2
     assert all(json.dumps(host) == text for host, text in saved)
 
 
 def test_trackers_are_given_the_epochs_own_rows(cache, tmp_path, unbroken, monkeypatch):
     """The rows cover all its answers, including those before the kill."""
     given = []
-    for name, place in (("whole", None), ("parts", (0, 16))):
+    for name, place in (("whole", None), ("parts", (0, 8))):
         (tracker,) = install(monkeypatch, wandb=FakeTracker)
         settings = TWO | OFTEN | {"epochs": 1, "tracking.trackers": ("wandb",)}
         struck(cache, tmp_path / name, place, kill, **settings)

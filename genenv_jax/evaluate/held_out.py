@@ -34,7 +34,7 @@ class EvaluationConfig(Settings):
     Attributes:
       every: epochs between evaluations, which also come before the first epoch and after the last; 0: only
         before the first.
-      batch_size: tasks answered at the same time.
+      batch_size: tasks answered at the same time, unless `sampling.batch_size` says how many.
       sampled: samples per task at `temperature`; 0: none.
       temperature: sampling temperature of these samples.
       greedy: whether each task also gets one greedy answer.

@@ -284,7 +284,7 @@ def default_of(schema: Mapping[str, Any]) -> Any:
             return bare.lower() == "true"
         case "integer" if number and number.lstrip("+-").isdigit():
             return int(number)
-        case "float" if number:
+        case "float" | "number" if number:
             return float(number)
         case "string":
             return quoted if quoted is not None else number or (bare if found["stated"] else None)
@@ -321,24 +321,30 @@ def values_to_state(
 ) -> list[Any]:
     """The values of calls that a request must state, lists and mappings flattened.
 
-    It need not state a parameter's default (`default_of`), or what the "enum" of a required one lists.
+    It need not state defaults (`default_of`), also nested ones, what the "enum" of something required lists,
+    or a truth value that an "enum" has as text.
     """
     by_name = {tool["name"]: tool["parameters"] for tool in tools}
-    values = []
-    for name, arguments in calls:
-        for argument, value in arguments.items():
-            schema = by_name[name]["properties"].get(argument, {})
-            listed = list(_listed(schema)) if argument in by_name[name]["required"] else []
-            if value != default_of(schema):
-                values += [leaf for leaf in leaves(value) if leaf not in listed]
-    return values
+    return [leaf for name, arguments in calls for leaf in _to_state(arguments, by_name[name], True)]
 
 
-def _listed(schema: Any) -> Iterator[Any]:
-    """The values in "enum" of a schema or its nested schemas."""
-    if isinstance(schema, Mapping):
-        for key, entry in schema.items():
-            yield from leaves(entry) if key == "enum" else _listed(entry)
+def _to_state(value: Any, schema: Any, required: bool) -> Iterator[Any]:
+    schema = schema if isinstance(schema, Mapping) else {}
+    if value == default_of(schema):
+        return
+    if isinstance(value, Mapping):
+        inner, names = schema.get("properties"), schema.get("required")
+        inner = inner if isinstance(inner, Mapping) else {}
+        names = names if isinstance(names, list | tuple) else value
+        for key, entry in value.items():
+            yield from _to_state(entry, inner.get(key), required and key in names)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _to_state(entry, schema.get("items"), required)
+    else:
+        listed = list(leaves(schema.get("enum", ())))
+        if not (value in listed and (required or str(value) in ("True", "False", "true", "false"))):
+            yield value
 
 
 def _chosen(option: Any, schema: Mapping[str, Any]) -> Any:

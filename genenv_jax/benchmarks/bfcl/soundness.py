@@ -75,8 +75,8 @@ def fault(task: Task) -> Rejection | None:
 def grounding(task: Task) -> Rejection | str:
     """Whether the reference calls follow from what the agent reads; see `Benchmark.grounding`.
 
-    Each call's values must appear in the requests so far, in earlier results or in the initial state.  Values
-    that its schema lists, describes or defaults to need not appear.  The request of a call's turn must have a
+    Each call's values must appear in the requests so far, in earlier results or in the initial state, but not
+    defaults and texts that its schema lists or describes.  The request of a call's turn must have a
     word of the call, its values or its function's description.  A call that another call of its turn needs to
     succeed follows from the state.  An optional argument must be stated if the checker needs it.
     """
