@@ -150,3 +150,12 @@ def test_nothing_made_without_the_reference_earns_more(name, examples):
             assert 0 <= score.reward <= BOUNDS[name] + 1e-9, (task.id, score.reason, text)
 
         holds()
+
+
+def test_the_property_can_fail():
+    """If the reference is among the draws, it is found."""
+    reference = {**MADE, "dial": lambda draw, opened, task: opened.benchmark.agent_answer(task)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.MADE", reference)
+        with pytest.raises(AssertionError):
+            test_nothing_made_without_the_reference_earns_more("dial", 60)
