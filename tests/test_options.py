@@ -154,7 +154,7 @@ def test_narrow_batches_learn_the_same(cache, tmp_path, method):
 
 @pytest.mark.slow
 def test_mixture_has_texts_of_both_writers(cache, tmp_path):
-    overrides = {"simulator.mixture": 0.5, "simulator.learning_rate": 0.1, "simulator.kl_cap": 0.0}
+    overrides = {"simulator.mixture": 0.5, "simulator.learning_rate": 0.02, "simulator.kl_cap": 0.0}
     experiment = Coevolution(validate(toy_config(cache, overrides)), tmp_path)
     experiment.run()
     contexts = [[{"role": "user", "content": "red blue"}]] * 3
