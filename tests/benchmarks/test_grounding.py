@@ -192,11 +192,12 @@ def test_defaults_inside_a_value_need_not_be_said():
     mode = {"type": "dict", "properties": {"fan": fan, "degrees": {"type": "integer"}, "fixed": fixed}}
     tool = {"name": "heat", "parameters": {"required": [], "properties": {"modes": {"items": mode}}}}
     rate = {"type": "number", "description": "Default is 0.05."}  # as in JSON schema
-    tool["parameters"]["properties"]["rate"] = rate
+    tool["parameters"]["properties"] |= {"rate": rate, "many": {"default": 1 << 20_000}}
     for arguments, said in (
         ({"modes": [{"fan": "low", "degrees": 21, "fixed": "True"}], "rate": 0.05}, [21]),
         ({"modes": [{"fan": "high", "degrees": 21}], "rate": 0.06}, ["high", 21, 0.06]),
         ({"other": [["a"], 0]}, ["a", 0]),
+        ({"many": 3}, [3]),
     ):
         assert schemas.values_to_state([("heat", arguments)], [tool]) == said
 

@@ -251,7 +251,7 @@ def _defaults(tool: Mapping[str, Any], language: str) -> dict[str, Any]:
     """The defaults of a function's optional parameters that have their declared type."""
     parameters, found = tool["parameters"], {}
     for name, schema in parameters["properties"].items():
-        with contextlib.suppress(*_NO_OPTION):  # an integer may have too many digits even to be measured
+        with contextlib.suppress(*_NO_OPTION):
             default = None if name in parameters["required"] else default_of(schema)
             found |= {} if default is None else {name: _option(default, schema, language)}
     return found
@@ -274,7 +274,9 @@ def default_of(schema: Mapping[str, Any]) -> Any:
     """
     if "default" in schema:
         default = schema["default"]
-        return None if default == "None" or len(str(default)) > _LONGEST else default
+        with contextlib.suppress(ValueError):  # too many digits to be written
+            return None if default == "None" or len(str(default)) > _LONGEST else default
+        return None
     found = _STATED_DEFAULT.search(str(schema.get("description"))[:_SEARCHED])
     if not found:
         return None
@@ -362,8 +364,10 @@ def _chosen_dict(option: Mapping[str, Any]) -> dict[str, Any]:
             chosen[key] = options
             continue
         present = [entry for entry in options if entry != ""]
-        if present or not options:
-            chosen[key] = present[0] if present else []
+        if present:
+            chosen[key] = present[0]
+        elif not options:
+            chosen[key] = options
     return chosen
 
 
