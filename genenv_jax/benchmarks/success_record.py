@@ -13,8 +13,8 @@ class SeedStatistics:
 
     Attributes:
       attempts, successes: how often the agent attempted and solved the tasks of `at`.
-      at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills; RECENT:
-        all recent tasks; ASKED: the variation that the simulator is to write.
+      at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills, or are as
+        difficult; RECENT: all recent tasks; ASKED: the variation that the simulator is to write.
     """
 
     attempts: int = 0
@@ -56,7 +56,7 @@ def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "
         wish = f"write a harder {what}"
     at = {
         OWN: f"this {what} or variations of it",
-        ALIKE: f"recent {what}s that need the same skills",
+        ALIKE: f"recent {what}s like it",
         RECENT: f"recent {what}s",
     }[statistics.at]
     return (
