@@ -108,8 +108,7 @@ class Coevolution:
         self.agent_trainer = AgentTrainer(agent, benchmark, scorer, session, rounds)
         self.objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(simulator, benchmark, session)
-        at_once = config.sampling.batch_size or config.evaluation.batch_size
-        self.held_out = HeldOut(config.evaluation, agent, eval_tasks, benchmark, scorer, session, at_once)
+        self.held_out = HeldOut(config.evaluation, agent, eval_tasks, benchmark, scorer, session)
         session.register(settings=settings, source=self.source, verifier=verifier)
         session.register(replay=buffer)
         session.register_players(agent=agent, simulator=simulator)

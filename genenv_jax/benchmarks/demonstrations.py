@@ -132,10 +132,10 @@ def seed_demonstrations(
 ) -> list[Demonstration]:
     """Demonstrations for both roles from each of the seeds; no other data of the benchmark is read.
 
-    The agent answers the seed, or plays it, with the reference.  The simulator reads the seed and writes up to
-    `variations` other seeds of its category or with its tools that `parse` and `verify` accept as variations:
-    preferably from other records and with the same tools.  If none is accepted, it writes the seed itself,
-    which at least shows the format; if that fails too, only the agent gets a demonstration.
+    The agent answers the seed, or plays it, with the reference.  The simulator reads the seed and writes up
+    to `variations` other seeds of its category or with its tools that `parse` and `verify` accept as
+    variations: preferably from other records and with the same tools.  If none is accepted, it writes the
+    seed itself, which at least shows the format; if that fails too, only the agent gets a demonstration.
 
     In two of three cases the simulator reads a success rate that calls for what it writes: a high one before
     a task of a higher `Benchmark.difficulty` than the seed's, a low one before an easier task.
@@ -194,7 +194,7 @@ def _variations(benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: i
 
 
 def _is_variation(benchmark: Benchmark, seed: Task, task: Task) -> bool:
-    """Whether `task`, as the simulator would write it for `seed`, parses to itself and passes verification."""
+    """Whether `task`, as the simulator writes it for `seed`, parses to itself and passes verification."""
     read = benchmark.parse(benchmark.simulator_answer(task, seed), seed, task.id, 0)
     if isinstance(read, Rejection) or benchmark.canonical(read) != benchmark.canonical(task):
         return False

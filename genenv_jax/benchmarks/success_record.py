@@ -35,10 +35,17 @@ class SeedStatistics:
 _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 
 
-def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "task") -> str:
+def success_record(
+    statistics: SeedStatistics,
+    who: str = "agent",
+    what: str = "task",
+    easier: str = "",
+    harder: str = "",
+) -> str:
     """The agent's success statistics in words, with what they call for in the next task.
 
-    `who` and `what` are the prompt's words for the agent and a task.
+    `who` and `what` are the prompt's words for the agent and a task, `easier` and `harder` for what makes a
+    task easier or harder, such as "with more steps".
     """
     rate = statistics.success_rate
     if rate is None:
@@ -51,9 +58,9 @@ def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "
         return f"Write a {what} of which the {who} would solve {wanted} attempts."
     wish = "keep the difficulty"
     if rate < _KEEP[0]:
-        wish = f"write an easier {what}"
+        wish = f"write an easier {what} {easier}".rstrip()
     elif rate > _KEEP[1]:
-        wish = f"write a harder {what}"
+        wish = f"write a harder {what} {harder}".rstrip()
     at = {
         OWN: f"this {what} or variations of it",
         ALIKE: f"recent {what}s like it",

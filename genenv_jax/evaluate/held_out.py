@@ -34,7 +34,7 @@ class EvaluationConfig(Settings):
     Attributes:
       every: epochs between evaluations, which also come before the first epoch and after the last; 0: only
         before the first.
-      batch_size: tasks answered at the same time, unless `sampling.batch_size` says how many.
+      batch_size: tasks answered at the same time.
       sampled: samples per task at `temperature`; 0: none.
       temperature: sampling temperature of these samples.
       greedy: whether each task also gets one greedy answer.
@@ -135,10 +135,7 @@ def warm_up(
 
 
 class HeldOut:
-    """The evaluations of a run's agent; they do not train it or count towards the run's cost.
-
-    max_concurrent: tasks that are answered at the same time.
-    """
+    """The evaluations of a run's agent; they do not train it or count towards the run's cost."""
 
     def __init__(
         self,
@@ -148,12 +145,11 @@ class HeldOut:
         benchmark: Benchmark,
         scorer: Scorer,
         session: Session,
-        max_concurrent: int,
     ):
         self._config, self._agent, self._tasks = config, agent, tasks
         self._benchmark, self._scorer = benchmark, scorer
         self._session = session
-        sampler = dataclasses.replace(agent.sampler, batch_size=max_concurrent)
+        sampler = dataclasses.replace(agent.sampler, batch_size=config.batch_size)
         self._samplers = {
             mode: sampler.drawing(group_size=samples, temperature=temperature)
             for mode, (samples, temperature) in config.modes().items()

@@ -32,11 +32,10 @@ def open_policies(
     host = build.open_model(config, base_model(config, benchmark, mesh, role), mesh)
     seeds, held_out = (tasks, ()) if role == SIMULATOR else ((), tasks)
     check_prompts(config.limits, host.model, benchmark, seeds, held_out)
-    max_concurrent = config.sampling.batch_size or config.evaluation.batch_size
     with host.activate():
         params = decoding.cast(host.load_params(config.model.dtype), host.model.config)
         yield {
-            mode: build.make_policy(config, host, params, role, *how, max_concurrent)
+            mode: build.make_policy(config, host, params, role, *how, config.evaluation.batch_size)
             for mode, how in modes_of(config, role).items()
         }
 

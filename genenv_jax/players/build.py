@@ -291,7 +291,8 @@ def make_policy(config: Config, host: ModelOnMesh, params: Params, *sampling: An
     """A policy that samples as in a run's evaluations, without training; sampling: see `make_sampler`."""
     sampler = make_sampler(config, host, *sampling)
     cache = sampler.cache_bytes / (host.mesh.size if host.mesh else 1)
-    host.check("the key-value cache", cache, _LESS_CACHE)
+    less = "; config.evaluation.batch_size and limits set the cache's size"
+    host.check("the key-value cache", cache, less)
     key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
     return Policy(host.model, sampler, params, key)
 

@@ -270,7 +270,7 @@ def test_files_are_found_and_compared_with_the_published_ones(name, tmp_path, mo
 
 
 def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
-    """Each role sees each seed; the simulator's texts are valid, none is held out, and its prompts call for them."""
+    """Each role sees each seed; the simulator's texts are valid, not held out, and as its prompts ask."""
     seeds = list(benchmark.tasks("seed"))[:40]
     held_out = {benchmark.canonical(task) for task in benchmark.tasks("eval")}
     monkeypatch.setattr(type(benchmark), "tasks", None)  # nothing else is read
