@@ -77,9 +77,9 @@ def _fit_bfcl_on_two_cores(config) -> None:
     # Answers have 40 to 50 tokens in the mean and 192 at most: 32 rows of the agent that stay busy, not 64.
     config.sampling.batch_size, config.sampling.lanes = 8, 4
     config.agent.batch_size, config.simulator.batch_size = 24, 48
-    config.warm_start.steps = 48
+    config.warm_start.steps = 24
     config.warm_start.batch_size = config.warm_start.micro_batches = 4
-    config.warm_start.validate_every = 24
+    config.warm_start.validate_every = 12
     config.curriculum.seeds_per_epoch = 48
     config.simulator.variations = 2
     config.epochs = 4

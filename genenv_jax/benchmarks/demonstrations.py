@@ -130,15 +130,13 @@ def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Tas
 def seed_demonstrations(
     benchmark: Benchmark, seeds: Sequence[Task], variations: int, rng: np.random.Generator
 ) -> list[Demonstration]:
-    """Demonstrations for both roles from each of the seeds; no other data of the benchmark is read.
+    """A demonstration for each role from each of the seeds; no other data of the benchmark is read.
 
-    The agent answers the seed, or plays it, with the reference.  The simulator reads the seed and writes up
-    to `variations` other seeds of its category or with its tools that `parse` and `verify` accept as
-    variations: preferably from other records and with the same tools.  If none is accepted, it writes the
-    seed itself, which at least shows the format; if that fails too, only the agent gets a demonstration.
-
-    In two of three cases the simulator reads a success rate that calls for what it writes: a high one before
-    a task of a higher `Benchmark.difficulty` than the seed's, a low one before an easier task.
+    The agent answers the seed, or plays it, with the reference.  The simulator reads the seed, without a
+    success rate.  It writes up to `variations` other seeds of its category or with its tools that `parse` and
+    `verify` accept as variations: preferably from other records and with the same tools.  If none is
+    accepted, it writes the seed itself, which at least shows the format; if that fails too, only the agent
+    gets a demonstration.
     """
     by_category: dict[str, list[Task]] = {}
     by_tools: dict[tuple[str, ...], list[Task]] = {}
@@ -157,45 +155,30 @@ def seed_demonstrations(
         own = benchmark.source(seed)
         near = [other for other in others if benchmark.source(other) == own]
         far = [other for other in others if benchmark.source(other) != own]
-        tasks = _variations(benchmark, seed, far[:_TRIES] + near[:_TRIES], variations)
-        by_change: dict[int | None, list[Task]] = {}
-        for task in tasks or _variations(benchmark, seed, [seed], 1):
-            by_change.setdefault(_change(benchmark, seed, task), []).append(task)
-        for change, alike in by_change.items():
-            shown = benchmark.simulator_messages(seed, _record_before(change, rng))
-            texts = tuple(benchmark.simulator_answer(task, seed) for task in alike)
+        texts = _variations(benchmark, seed, far[:_TRIES] + near[:_TRIES], variations)
+        if texts := texts or _variations(benchmark, seed, [seed], 1):
+            shown = benchmark.simulator_messages(seed, SeedStatistics())
             found.append(Demonstration(SIMULATOR, shown, texts))
     return found
-
-
-def _change(benchmark: Benchmark, seed: Task, task: Task) -> int | None:
-    """Whether `task` is harder than `seed` (1), easier (-1) or as hard (0); None if unknown."""
-    before, after = benchmark.difficulty(seed), benchmark.difficulty(task)
-    return None if before is None or after is None else int(np.sign(after - before))
-
-
-def _record_before(change: int | None, rng: np.random.Generator) -> SeedStatistics:
-    """A success record that calls for a `_change` in difficulty; in one of three cases there is none yet."""
-    if change is None or not rng.integers(3):
-        return SeedStatistics()
-    attempts = 10 * int(rng.integers(1, 65))
-    lowest, highest = ((0.4, 0.6), (0.7, 1.0), (0.0, 0.3))[change]
-    successes = round(attempts * rng.uniform(lowest, highest))
-    return SeedStatistics(attempts, successes, (OWN, ALIKE, RECENT)[rng.integers(3)])
 
 
 def _names(task: Task) -> tuple[str, ...]:
     return tuple(str(tool["name"]) for tool in task.tools)
 
 
-def _variations(benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int) -> list[Task]:
-    """The first `most` of the tasks that pass as variations of `seed`."""
-    return list(itertools.islice((task for task in tasks if _is_variation(benchmark, seed, task)), most))
+def _variations(benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int) -> tuple[str, ...]:
+    """The first `most` tasks that pass as variations of `seed`, as the simulator's text."""
+    texts = (
+        text
+        for task in tasks
+        if _is_variation(benchmark, text := benchmark.simulator_answer(task, seed), seed, task)
+    )
+    return tuple(itertools.islice(texts, most))
 
 
-def _is_variation(benchmark: Benchmark, seed: Task, task: Task) -> bool:
-    """Whether `task`, as the simulator writes it for `seed`, parses to itself and passes verification."""
-    read = benchmark.parse(benchmark.simulator_answer(task, seed), seed, task.id, 0)
+def _is_variation(benchmark: Benchmark, text: str, seed: Task, task: Task) -> bool:
+    """Whether `text`, written for `seed`, parses to `task` and passes verification."""
+    read = benchmark.parse(text, seed, task.id, 0)
     if isinstance(read, Rejection) or benchmark.canonical(read) != benchmark.canonical(task):
         return False
     return benchmark.verify(read) is None

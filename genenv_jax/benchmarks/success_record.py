@@ -13,8 +13,8 @@ class SeedStatistics:
 
     Attributes:
       attempts, successes: how often the agent attempted and solved the tasks of `at`.
-      at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills, or are as
-        difficult; RECENT: all recent tasks; ASKED: the variation that the simulator is to write.
+      at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills; RECENT:
+        all recent tasks; ASKED: the variation that the simulator is to write.
     """
 
     attempts: int = 0
@@ -35,17 +35,10 @@ class SeedStatistics:
 _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 
 
-def success_record(
-    statistics: SeedStatistics,
-    who: str = "agent",
-    what: str = "task",
-    easier: str = "",
-    harder: str = "",
-) -> str:
+def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "task") -> str:
     """The agent's success statistics in words, with what they call for in the next task.
 
-    `who` and `what` are the prompt's words for the agent and a task, `easier` and `harder` for what makes a
-    task easier or harder, such as "with more steps".
+    `who` and `what` are the prompt's words for the agent and a task.
     """
     rate = statistics.success_rate
     if rate is None:
@@ -58,12 +51,12 @@ def success_record(
         return f"Write a {what} of which the {who} would solve {wanted} attempts."
     wish = "keep the difficulty"
     if rate < _KEEP[0]:
-        wish = f"write an easier {what} {easier}".rstrip()
+        wish = f"write an easier {what}"
     elif rate > _KEEP[1]:
-        wish = f"write a harder {what} {harder}".rstrip()
+        wish = f"write a harder {what}"
     at = {
         OWN: f"this {what} or variations of it",
-        ALIKE: f"recent {what}s like it",
+        ALIKE: f"recent {what}s that need the same skills",
         RECENT: f"recent {what}s",
     }[statistics.at]
     return (

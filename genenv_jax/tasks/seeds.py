@@ -84,37 +84,31 @@ class SuccessRecords:
     """What the simulator is told about the agent's success, for each seed.
 
     This is the latest record of the seed and its variations.  Failing that, it is the last epoch's record of
-    tasks that need one of the seed's skills, or else are as difficult, or else of all tasks.  A run seldom
-    visits a seed of a large data set twice, so most prompts would state nothing otherwise.
+    tasks that need one of the seed's skills, or else of all tasks.  A run seldom visits a seed of a large
+    data set twice, so most prompts would state nothing otherwise.
     """
 
     def __init__(self, benchmark: Benchmark):
         self._benchmark, self._own = benchmark, LatestStatistics()
-        # Of the last epoch: skills, difficulty, attempts, successes.
-        self._recent: list[tuple[list[str], float | None, int, int]] = []
+        self._recent: list[tuple[list[str], int, int]] = []  # of the last epoch: skills, attempts, successes
 
     def of(self, seed: Task) -> SeedStatistics:
         """The statistics that the prompt for a seed states."""
         if (own := self._own[seed.id]).attempts:
             return own
-        needed, difficulty = set(skills(self._benchmark, seed)), self._benchmark.difficulty(seed)
+        needed = set(skills(self._benchmark, seed))
         alike = [entry for entry in self._recent if not needed.isdisjoint(entry[0])]
-        if difficulty is not None:
-            alike = alike or [entry for entry in self._recent if entry[1] == difficulty]
         at, found = (ALIKE, alike) if alike else (RECENT, self._recent)
         if not found:
             return own
-        return SeedStatistics(sum(n for *_, n, _ in found), sum(k for *_, k in found), at)
+        return SeedStatistics(sum(n for _, n, _ in found), sum(k for _, _, k in found), at)
 
     def record(self, outcomes: Iterable[tuple[str, Task, int, int]]) -> None:
         """Records an epoch's (id of the seed or "", attempted task, attempts, successes)."""
         outcomes = [outcome for outcome in outcomes if outcome[2]]
         self._own.record((seed, n, k) for seed, _, n, k in outcomes if seed)
         if outcomes:
-            benchmark = self._benchmark
-            self._recent = [
-                (skills(benchmark, task), benchmark.difficulty(task), n, k) for _, task, n, k in outcomes
-            ]
+            self._recent = [(skills(self._benchmark, task), n, k) for _, task, n, k in outcomes]
 
     def state(self) -> dict[str, Any]:
         """The state to checkpoint, as plain JSON."""
@@ -123,4 +117,4 @@ class SuccessRecords:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state`."""
         self._own.restore(state["own"])
-        self._recent = [(list(names), *counts) for names, *counts in state["recent"]]
+        self._recent = [(list(names), n, k) for names, n, k in state["recent"]]

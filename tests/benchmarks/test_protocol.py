@@ -270,35 +270,27 @@ def test_files_are_found_and_compared_with_the_published_ones(name, tmp_path, mo
 
 
 def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
-    """Each role sees each seed; the simulator's texts are valid, not held out, and as its prompts ask."""
+    """Each role sees each seed; the simulator's texts are valid, and none is held out."""
     seeds = list(benchmark.tasks("seed"))[:40]
     held_out = {benchmark.canonical(task) for task in benchmark.tasks("eval")}
     monkeypatch.setattr(type(benchmark), "tasks", None)  # nothing else is read
     found = seed_demonstrations(benchmark, seeds, 3, np.random.default_rng(0))
-    of_agent = [i for i, d in enumerate(found) if d.role == "agent"]
-    assert len(of_agent) == len(seeds)
-    own, most = {benchmark.canonical(seed) for seed in seeds}, 0
-    for seed, first, end in zip(seeds, of_agent, [*of_agent[1:], len(found)], strict=True):
-        agent, *simulator = found[first:end]
+    of_agent = [d for d in found if d.role == "agent"]
+    of_simulator = [d for d in found if d.role == "simulator"]
+    assert len(of_agent) == len(of_simulator) == len(seeds)
+    own = {benchmark.canonical(seed) for seed in seeds}
+    for seed, agent, simulator in zip(seeds, of_agent, of_simulator, strict=True):
         assert agent.messages == benchmark.agent_messages(seed)
         (answer,) = agent.completions
         answer = answer if isinstance(answer, str) else "\n".join(answer.answers)
         assert benchmark.score(seed, answer).reward == 1.0
-        written = [[benchmark.parse(text, seed, "g", 0) for text in d.completions] for d in simulator]
-        for demonstration, tasks in zip(simulator, written, strict=True):
-            prompt = "\n".join(message["content"] for message in demonstration.messages)
-            for task in tasks if "so write" in prompt or "so keep" in prompt else ():
-                change = benchmark.difficulty(task) - benchmark.difficulty(seed)
-                assert (change > 0) == ("so write a harder" in prompt)
-                assert (change < 0) == ("so write an easier" in prompt)
-        written = [task for tasks in written for task in tasks]
+        written = [benchmark.parse(text, seed, "g", 0) for text in simulator.completions]
         assert all(benchmark.verify(task) is None for task in written)
         texts = {benchmark.canonical(task) for task in written}
         assert texts <= own - held_out and 1 <= len(texts) == len(written) <= 3
         assert benchmark.canonical(seed) not in texts or len(texts) == 1
-        most = max(most, len(written))
     if max(collections.Counter(seed.category for seed in seeds).values()) > 3:
-        assert most == 3
+        assert max(len(d.completions) for d in of_simulator) == 3
 
 
 @pytest.mark.parametrize("make", [("bfcl", "small"), ("api_bank", "small")], indirect=True)

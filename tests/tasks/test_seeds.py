@@ -87,13 +87,10 @@ def test_state_and_restore():
 
 
 class Skilled(Toy):
-    """Its tasks need the skills in their category, and one digit tells their difficulty."""
+    """Its tasks need the skills in their category."""
 
     def skills(self, task):
         return task.category.split()
-
-    def difficulty(self, task):
-        return float(task.id) if task.id.isdigit() else None
 
 
 def task(name, needs):
@@ -106,7 +103,7 @@ def test_the_simulator_is_told_of_the_seed_of_tasks_like_it_or_of_all():
     assert records.of(first) == SeedStatistics()
     outcomes = [
         ("0", task("generated", "add"), 8, 2),
-        ("", task("4", "turn swim"), 8, 7),
+        ("", task("replayed", "turn swim"), 8, 7),
         ("9", task("9", "swim"), 4, 4),  # base data
     ]
     records.record(outcomes)
@@ -116,13 +113,12 @@ def test_the_simulator_is_told_of_the_seed_of_tasks_like_it_or_of_all():
         assert each.of(first) == SeedStatistics(8, 2)
         assert each.of(second) == SeedStatistics(16, 9, ALIKE)
         assert each.of(third) == SeedStatistics(20, 13, RECENT)
-        assert each.of(task("4", "jump")) == SeedStatistics(8, 7, ALIKE)  # as difficult
         assert each.of(task("9", "x")) == SeedStatistics(4, 4)
 
 
 @pytest.mark.parametrize("at", [OWN, ALIKE, RECENT])
 def test_the_prompt_says_at_which_tasks(at):
-    words = {OWN: "this task or variations of it", ALIKE: "tasks like it", RECENT: "recent tasks"}
+    words = {OWN: "this task or variations of it", ALIKE: "the same skills", RECENT: "recent tasks"}
     text = success_record(SeedStatistics(8, 1, at))
     assert "solved 1 of 8 attempts at" in text and words[at] in text and "easier" in text
 

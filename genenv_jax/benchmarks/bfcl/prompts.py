@@ -313,8 +313,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         ),
         types=", ".join(ast_checker.TYPES[spec["language"]]),
     )
-    easier = "with fewer calls" if varies(spec) and len(spec["ground_truth"]) > 1 else ""
-    record = success_record(statistics, easier=easier, harder="with more calls" if varies(spec) else "")
+    record = success_record(statistics)
     state = []
     if executed:
         system += _EXECUTED_RULES.format(same=headers.SAME)
