@@ -1,4 +1,4 @@
-"""Success rates of fresh tasks from rollouts that influence nothing."""
+"""The evaluations of a run, and success rates of fresh tasks from rollouts that influence nothing."""
 
 import contextlib
 from types import SimpleNamespace
@@ -7,6 +7,8 @@ import numpy as np
 
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, Score, SeedStatistics
 from genenv_jax.evaluate import held_out
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
 from genenv_jax.scoring.attempts import Attempt
 from genenv_jax.tasks.generation import Generation
 from tests.toy import Toy
@@ -34,3 +36,12 @@ def test_episodes_that_their_environment_broke_do_not_count(monkeypatch):
     fresh = [Generation(0, i, task, SeedStatistics(), "", task=task) for i in range(2)]
     held_out.HeldOut.reroll(evaluation, 0, fresh)
     assert [g.rerolled for g in fresh] == [0.5, None]
+
+
+def test_evaluations_have_their_own_number_of_tasks_at_a_time():
+    sampler = Engine(None, SamplingParams(8, 4, (0,)), batch_size=2, prompt_buckets=(8,), lanes=2)
+    config = held_out.EvaluationConfig(batch_size=16, sampled=3)
+    agent = SimpleNamespace(sampler=sampler)
+    found = held_out.HeldOut(config, agent, [], None, None, None)._samplers
+    options = {mode: (s.batch_size, s.options.group_size, s.options.temperature) for mode, s in found.items()}
+    assert options == {"sampled": (16, 3, 1.0), "greedy": (16, 1, 0.0)}
