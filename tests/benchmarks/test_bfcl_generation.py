@@ -77,6 +77,14 @@ def test_an_argument_given_twice_is_no_reference(benchmark):
     assert found == Rejection(base.BAD_ANSWER, "an argument is given twice")
 
 
+def test_a_call_made_twice_is_no_reference(benchmark):
+    """No request needs it; of BFCL's own answers one in 3,000 has such calls."""
+    one, other = "weather.get(city='Rome')", "weather.get(city='Oslo')"
+    found = _parse(benchmark, generation(answer=f"[{one}, {other}, {one}]"))
+    assert found == Rejection(base.BAD_ANSWER, "the same call twice")
+    assert not isinstance(_parse(benchmark, generation(answer=f"[{one}, {other}]")), Rejection)
+
+
 def test_seeds_in_pairs_share_their_functions():
     """The simulator sees both's, is shown how one becomes the other, and cannot bring its own."""
     cases = [
@@ -450,15 +458,15 @@ def test_every_seed_makes_the_whole_way_round(bfcl_dir):
     benchmark = BFCL(data_dir=bfcl_dir, seed_categories=categories, eval_categories=())
     seeds = benchmark.tasks("seed")
     assert {seed.category for seed in seeds} == set(categories)
-    contradicting = []  # official answers that violate their declared types
+    contradicting = []  # official answers that violate their declared types, or make a call twice
     for seed in seeds:
         task = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
         if isinstance(task, Rejection):
-            assert "not of type" in task.detail, (seed.id, task)
+            assert "not of type" in task.detail or seed.id == "parallel_158", (seed.id, task)
             contradicting.append(seed.id)
             continue
         assert benchmark.verify(task) is None
         assert benchmark.canonical(task) == benchmark.canonical(seed)
         # The restatement's answer is a reference that the seed accepts.
         assert benchmark.score(seed, benchmark.agent_answer(task)).success
-    assert len(contradicting) == (9 if len(seeds) > 2_300 else 0)
+    assert len(contradicting) == (10 if len(seeds) > 2_300 else 0)

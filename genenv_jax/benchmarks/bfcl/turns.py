@@ -195,6 +195,8 @@ def _ground_truth(
         return Rejection(base.BAD_ANSWER, f"more than {_MAX_CALLS} calls")
     if spec["language"] == "python" and repeats_argument(reference):
         return Rejection(base.BAD_ANSWER, "an argument is given twice")
+    if spec["rule"] == AST and any(call in calls[:i] for i, call in enumerate(calls)):
+        return Rejection(base.BAD_ANSWER, "the same call twice")
     if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
         return Rejection(base.BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
     truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["language"] == "python")
