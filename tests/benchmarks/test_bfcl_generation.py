@@ -82,6 +82,14 @@ def test_a_call_made_twice_is_no_reference(benchmark):
     one, other = "weather.get(city='Rome')", "weather.get(city='Oslo')"
     found = _parse(benchmark, generation(answer=f"[{one}, {other}, {one}]"))
     assert found == Rejection(base.BAD_ANSWER, "the same call twice")
+    tool = dict(WEATHER, parameters=json.loads(json.dumps(WEATHER["parameters"])))
+    tool["parameters"]["properties"]["unit"] = {"type": "string", "default": "C"}
+    for answer, repeated in (
+        (f"[{one}, weather.get(unit='C', city='Rome')]", True),
+        (f"[{one}, weather.get(unit='F', city='Rome')]", False),
+    ):
+        found = _parse(benchmark, generation(json.dumps([tool]), answer=answer))
+        assert isinstance(found, Rejection) == repeated, found
     assert not isinstance(_parse(benchmark, generation(answer=f"[{one}, {other}]")), Rejection)
 
 

@@ -195,12 +195,24 @@ def _ground_truth(
         return Rejection(base.BAD_ANSWER, f"more than {_MAX_CALLS} calls")
     if spec["language"] == "python" and repeats_argument(reference):
         return Rejection(base.BAD_ANSWER, "an argument is given twice")
-    if spec["rule"] == AST and any(call in calls[:i] for i, call in enumerate(calls)):
-        return Rejection(base.BAD_ANSWER, "the same call twice")
     if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
         return Rejection(base.BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
     truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["language"] == "python")
-    return [] if spec["kind"] in NO_CALL and isinstance(truth, list) else truth
+    if isinstance(truth, Rejection):
+        return truth
+    if spec["rule"] == AST and _repeats_call(truth):
+        return Rejection(base.BAD_ANSWER, "the same call twice")
+    return [] if spec["kind"] in NO_CALL else truth
+
+
+def _repeats_call(truth: Sequence[Mapping[str, Mapping[str, list[Any]]]]) -> bool:
+    """Whether two calls of a ground truth are the same, with defaults written or left out."""
+    calls = [
+        (name, {key: [option for option in options if option != ""] for key, options in of.items()})
+        for call in truth
+        for name, of in call.items()
+    ]
+    return any(call in calls[:i] for i, call in enumerate(calls))
 
 
 def _in_own_form(reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> str:
