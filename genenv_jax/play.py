@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from genenv_jax import cli
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Task, asking_for
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import EvaluationConfig
 from genenv_jax.players import build
@@ -115,7 +115,8 @@ class Game:
             yield f"  {count} × {_shown(text)}".replace("\n", "\n      ")
 
     def _write(self) -> Iterator[str]:
-        messages = self.benchmark.simulator_messages(self._seed, SeedStatistics())
+        asking = asking_for(self.benchmark, self._seed, self._seed)
+        messages = self.benchmark.simulator_messages(self._seed, asking)
         written: list[Completion] = []
         policy = dataclasses.replace(self.simulator, key=self._key())
         policy.answer([messages], written.append)

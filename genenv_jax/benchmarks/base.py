@@ -213,6 +213,13 @@ class Benchmark(abc.ABC):
         """A number that grows with difficulty, such as the number of steps; None if unknown."""
         return None
 
+    def askable(self, seed: Task) -> Sequence[int]:
+        """Difficulties that the prompt for a variation of `seed` can ask for.
+
+        Empty (the default): it states the agent's success instead.
+        """
+        return ()
+
     # -- the agent ------------------------------------------------------------------------------------------
 
     def use_template(self, written_call: str, made: bool = False) -> None:  # noqa: B027
@@ -453,6 +460,13 @@ class Benchmark(abc.ABC):
 def skills(benchmark: Benchmark, task: Task) -> list[str]:
     """The skills that a task needs, at least one; sorted, so that sums over them are bit-identical."""
     return sorted(benchmark.skills(task)) or [benchmark.signature(task)]
+
+
+def asking_for(benchmark: Benchmark, task: Task, seed: Task) -> SeedStatistics:
+    """What a prompt for a variation of `seed` shows if `task` is to be a right answer, before any attempt."""
+    if benchmark.askable(seed):
+        return SeedStatistics(difficulty=int(benchmark.difficulty(task)))
+    return SeedStatistics()
 
 
 class Episode(abc.ABC):

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import (
+    Benchmark,
+    Message,
+    Rejection,
+    SeedStatistics,
+    Task,
+    asking_for,
+)
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.success_record import ALIKE, ASKED, OWN, RECENT
 
@@ -104,7 +111,11 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
         yield of_agent(seed)
         others = by_category[seeds[seed].category]
         other = others[rng.integers(len(others))]
-        yield of_simulator(seed)[0], of_simulator(other)[1]
+        shown, written = of_simulator(seed)[0], of_simulator(other)[1]
+        if benchmark.askable(seeds[seed]):
+            asking = asking_for(benchmark, seeds[other], seeds[seed])
+            shown = benchmark.simulator_messages(seeds[seed], asking)
+        yield shown, written
 
 
 def _any_record(rng: np.random.Generator) -> SeedStatistics:
@@ -136,7 +147,8 @@ def seed_demonstrations(
     success rate.  It writes up to `variations` other seeds of its category or with its tools that `parse` and
     `verify` accept as variations: preferably from other records and with the same tools.  If none is
     accepted, it writes the seed itself, which at least shows the format; if that fails too, only the agent
-    gets a demonstration.
+    gets a demonstration.  Where prompts can ask for a difficulty (`Benchmark.askable`), they ask for that of
+    what is written, one demonstration for each.
     """
     by_category: dict[str, list[Task]] = {}
     by_tools: dict[tuple[str, ...], list[Task]] = {}
@@ -155,10 +167,15 @@ def seed_demonstrations(
         own = benchmark.source(seed)
         near = [other for other in others if benchmark.source(other) == own]
         far = [other for other in others if benchmark.source(other) != own]
-        texts = _variations(benchmark, seed, far[:_TRIES] + near[:_TRIES], variations)
-        if texts := texts or _variations(benchmark, seed, [seed], 1):
-            shown = benchmark.simulator_messages(seed, SeedStatistics())
-            found.append(Demonstration(SIMULATOR, shown, texts))
+        written = _variations(benchmark, seed, far[:_TRIES] + near[:_TRIES], variations)
+        written = written or _variations(benchmark, seed, [seed], 1)
+        texts: dict[SeedStatistics, list[str]] = {}
+        for task in written:
+            text = benchmark.simulator_answer(task, seed)
+            texts.setdefault(asking_for(benchmark, task, seed), []).append(text)
+        for asking, alike in texts.items():
+            shown = benchmark.simulator_messages(seed, asking)
+            found.append(Demonstration(SIMULATOR, shown, tuple(alike)))
     return found
 
 
@@ -166,19 +183,15 @@ def _names(task: Task) -> tuple[str, ...]:
     return tuple(str(tool["name"]) for tool in task.tools)
 
 
-def _variations(benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int) -> tuple[str, ...]:
-    """The first `most` tasks that pass as variations of `seed`, as the simulator's text."""
-    texts = (
-        text
-        for task in tasks
-        if _is_variation(benchmark, text := benchmark.simulator_answer(task, seed), seed, task)
-    )
-    return tuple(itertools.islice(texts, most))
+def _variations(benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int) -> list[Task]:
+    """The first `most` tasks that pass as variations of `seed`."""
+    passing = (task for task in tasks if _is_variation(benchmark, seed, task))
+    return list(itertools.islice(passing, most))
 
 
-def _is_variation(benchmark: Benchmark, text: str, seed: Task, task: Task) -> bool:
-    """Whether `text`, written for `seed`, parses to `task` and passes verification."""
-    read = benchmark.parse(text, seed, task.id, 0)
+def _is_variation(benchmark: Benchmark, seed: Task, task: Task) -> bool:
+    """Whether `task`, as the simulator would write it for `seed`, parses and passes verification."""
+    read = benchmark.parse(benchmark.simulator_answer(task, seed), seed, task.id, 0)
     if isinstance(read, Rejection) or benchmark.canonical(read) != benchmark.canonical(task):
         return False
     return benchmark.verify(read) is None

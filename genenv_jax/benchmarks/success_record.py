@@ -15,11 +15,13 @@ class SeedStatistics:
       attempts, successes: how often the agent attempted and solved the tasks of `at`.
       at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills; RECENT:
         all recent tasks; ASKED: the variation that the simulator is to write.
+      difficulty: what the prompt asks for instead (`Benchmark.askable`), or None.
     """
 
     attempts: int = 0
     successes: int = 0
     at: str = OWN
+    difficulty: int | None = None
 
     @property
     def success_rate(self) -> float | None:

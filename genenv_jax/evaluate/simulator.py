@@ -4,7 +4,7 @@ import functools
 import pathlib
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, Task, asking_for
 from genenv_jax.config import Config
 from genenv_jax.parallel import processes
 from genenv_jax.players.lengths import check_length
@@ -48,7 +48,7 @@ def evaluate_simulator(
         batch = write_tasks(
             benchmark,
             seeds,
-            [SeedStatistics()] * len(seeds),
+            [asking_for(benchmark, seed, seed) for seed in seeds],
             chat_model.answer,
             scorer,
             verifier,

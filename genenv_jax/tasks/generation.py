@@ -68,6 +68,10 @@ class Generation:
         """The task's own success rate; NaN if it was not attempted."""
         return float(success_rate(self.successes, self.attempts))
 
+    def is_as_asked(self, benchmark: Benchmark) -> bool:
+        """Whether the accepted task has the difficulty that its prompt asked for, if any."""
+        return self.seed_statistics.difficulty in (None, benchmark.difficulty(self.task))
+
     def record(self, epoch: int, benchmark: Benchmark, number: int) -> dict[str, Any]:
         """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference.
 
@@ -80,6 +84,7 @@ class Generation:
             "seed_id": self.seed.id,
             "context_success_rate": self.seed_statistics.success_rate,
             "context_success_at": self.seed_statistics.at if self.seed_statistics.attempts else None,
+            "context_difficulty": self.seed_statistics.difficulty,
             "text": self.text,
             "verdict": self.rejection.reason if self.rejection else "accepted",
             "detail": self.rejection.detail if self.rejection else "",

@@ -11,6 +11,7 @@ from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.session import Session
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
+from genenv_jax.tasks.difficulties import AskedDifficulties
 from genenv_jax.tasks.fixed import FixedTasks, exist, generator_tasks
 from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.oracle import OracleTasks
@@ -51,12 +52,17 @@ def make_source(
     """
     per_epoch = seeds.per_epoch * config.simulator.variations
     fits = functools.partial(simulator.has_room, benchmark)
-    growth = Growth(config.curriculum.growth, fits, config.seed)
+    curriculum = config.curriculum
+    growth = Growth(curriculum.growth, fits, config.seed)
+    # An untrained simulator is asked for all difficulties alike.
+    temperature = config.simulator.rwr_temperature if config.simulator.train else 0.0
+    difficulties = AskedDifficulties(benchmark, curriculum.alpha, curriculum.beta, temperature)
     simulated = SimulatorTasks(
         seeds,
         growth,
         simulator,
-        config.curriculum.alpha,
+        curriculum.alpha,
+        difficulties,
         benchmark,
         scorer,
         verifier,
@@ -66,7 +72,7 @@ def make_source(
     if config.tasks.source == SIMULATOR:
         return simulated
     if config.tasks.source == ORACLE:
-        return OracleTasks(benchmark, config.curriculum.alpha, per_epoch, config.seed)
+        return OracleTasks(benchmark, curriculum.alpha, per_epoch, config.seed)
     if config.tasks.source == SEEDS:
         return SeedSource(SeedTasks(seeds.tasks, per_epoch, config.seed))
     count = config.tasks.teacher_count(len(seeds.tasks), config.simulator.variations)

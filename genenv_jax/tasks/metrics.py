@@ -20,7 +20,8 @@ def generation_metrics(
     Success rates here are per task, whatever the update's p̂ is taken over.  "grown_share": share of the
     generations whose context is a task of an earlier epoch.  "p_hat_in_band": share of tasks within k_min of
     alpha.  "undecided_share": share of the accepted tasks where the benchmark cannot tell whether the
-    reference follows from the request (`Benchmark.grounding`).
+    reference follows from the request (`Benchmark.grounding`).  "as_asked_share": share of them that have the
+    difficulty that their prompt asked for.
     """
     metrics: dict[str, float] = {
         "count": len(generations),
@@ -47,6 +48,9 @@ def generation_metrics(
     if grounding and grounding[0] is not None:
         metrics["undecided_share"] = np.mean([found == UNDECIDED for found in grounding])
     metrics |= diversity(accepted, benchmark)
+    asked = [g for g in generations if g.task and g.seed_statistics.difficulty]
+    if asked:
+        metrics["as_asked_share"] = np.mean([g.is_as_asked(benchmark) for g in asked])
     metrics |= calibration(generations, alpha, k_min)
     metrics |= steering(attempted)
     return {f"generated/{name}": value for name, value in metrics.items()}

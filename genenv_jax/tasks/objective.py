@@ -42,7 +42,10 @@ class Objective:
         self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
 
     def assign(self, batch: TaskBatch) -> None:
-        """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight."""
+        """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight.
+
+        A task of another difficulty than its prompt asked for is paid nothing.
+        """
         attempted, c = [g for g in batch.generations if g.attempts], self._curriculum
         groups: dict[int, list[Generation]] = {}
         for g in attempted:
@@ -52,10 +55,12 @@ class Objective:
             counts = sum(g.successes for g in pooled), sum(g.attempts for g in pooled)
             g.p_hat = float(rewards.success_rate(*counts))
             g.r_env = float(rewards.curriculum_reward(g.p_hat, c.alpha, c.beta))
+            if not g.is_as_asked(self._benchmark):
+                g.r_env = 0.0
         if not self._simulator.asks:
             passes = rewards.difficulty_filter([g.p_hat for g in attempted], c.alpha, c.k_min)
             attempted = [g for g, keep in zip(attempted, passes, strict=True) if keep]
-        self._weigh(attempted)
+        self._weigh([g for g in attempted if g.is_as_asked(self._benchmark)])
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
         """Sets weights: all equal if prompts ask for a success rate, else by R_env."""

@@ -17,6 +17,7 @@ from genenv_jax.scoring import requests
 from genenv_jax.scoring.attempts import Waiting
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
+from genenv_jax.tasks.difficulties import AskedDifficulties
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.mixture import Item
@@ -34,6 +35,7 @@ class SimulatorTasks(TaskSource):
 
     growth: replaces some of the seed tasks with tasks of earlier epochs.
     alpha: target success rate, if the simulator's prompts ask for one.
+    difficulties: what they ask for, if they can ask for a difficulty.
     admit: see `scoring.verification`.
     """
 
@@ -43,6 +45,7 @@ class SimulatorTasks(TaskSource):
         growth: Growth,
         simulator: Simulator,
         alpha: float,
+        difficulties: AskedDifficulties,
         benchmark: Benchmark,
         scorer: Scorer,
         verifier: Verifier,
@@ -53,6 +56,7 @@ class SimulatorTasks(TaskSource):
         self._scorer, self._verifier, self._admit = scorer, verifier, admit
         self._session, self._records, self._growth = session, SuccessRecords(benchmark), growth
         self._alpha = self._asked = alpha
+        self._difficulties = difficulties
 
     def tasks(self, epoch: int) -> TaskBatch:
         batch = self.write(epoch, self._contexts(epoch))
@@ -97,10 +101,13 @@ class SimulatorTasks(TaskSource):
             )
 
     def _statistics(self, epoch: int, seeds: Sequence[Task]) -> list[SeedStatistics]:
-        """The success rate that each seed's prompt states or asks for."""
-        if not self._simulator.config.asks:
-            return [self._growth.statistics(seed) or self._records.of(seed) for seed in seeds]
+        """What each seed's prompt states or asks for."""
         draws = self._session.rng(Stream.ASKED, epoch)
+        if not self._simulator.config.asks:
+            return [
+                self._difficulties.of(seed, draws) or self._growth.statistics(seed) or self._records.of(seed)
+                for seed in seeds
+            ]
         # Stochastic rounding to tenths keeps the mean.
         tenths = np.floor(10 * self._asked + draws.random(len(seeds)))
         count = math.ceil(self._simulator.config.random_rates * len(seeds))
@@ -122,6 +129,7 @@ class SimulatorTasks(TaskSource):
             (seed.id if seed.id in own else "", item.task, item.attempts, item.successes)
             for seed, item in zip(varied, items, strict=True)
         )
+        self._difficulties.record((item.task, item.attempts, item.successes) for item in items)
         self._growth.record(batch)
         self._correct(batch)
 
@@ -144,11 +152,16 @@ class SimulatorTasks(TaskSource):
         return self._simulator.warm_up()
 
     def state(self) -> dict[str, Any]:
-        grown = self._growth.state()
-        return {"seeds": self._records.state(), "grown": grown, "asked": self._asked}
+        return {
+            "seeds": self._records.state(),
+            "difficulties": self._difficulties.state(),
+            "grown": self._growth.state(),
+            "asked": self._asked,
+        }
 
     def restore(self, state: dict[str, Any], tasks: Iterable[Task]) -> None:
         self._records.restore(state["seeds"])
+        self._difficulties.restore(state["difficulties"])
         self._growth.restore(state["grown"], tasks)
         self._asked = state["asked"]
 

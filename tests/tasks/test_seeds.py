@@ -135,7 +135,7 @@ def test_a_share_of_the_prompts_asks_for_a_random_rate(share, random):
     """Rounded up, and uniform over the tenths that a prompt can say; the others ask for α."""
     simulator = SimpleNamespace(config=SimulatorConfig(method="hindsight", random_rates=share))
     session = SimpleNamespace(rng=functools.partial(rng, 0))
-    source = SimulatorTasks(None, None, simulator, 0.5, Toy(), None, None, "proven", session)
+    source = SimulatorTasks(None, None, simulator, 0.5, None, Toy(), None, None, "proven", session)
     said = [s.successes for s in source._statistics(0, seeds(2200))]
     counts = np.bincount(said, minlength=11)
     others = np.delete(counts, 5)

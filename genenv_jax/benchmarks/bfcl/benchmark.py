@@ -51,6 +51,8 @@ from genenv_jax.benchmarks.task import TOOLS
 from genenv_jax.benchmarks.tools import ToolBenchmark, as_python
 from genenv_jax.benchmarks.wording import letters
 
+_CALLS = (1, 2, 3)  # that prompts ask for; of the parallel seeds' calls, most are two or three
+
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class BFCL(Published, ToolBenchmark):
@@ -68,7 +70,8 @@ class BFCL(Published, ToolBenchmark):
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 539 of the 731 turns
         of v4's multi_turn_long_context; the paper trains on 544 base samples.
       pair_functions: pair the seeds; each also has its partner's functions, and the simulator keeps them.
-        Seeds with three or more are left out (`pairs.paired`).  A small model's own functions make no sense.
+        It is asked for one, two or three calls, and not told how the agent fared.  Seeds with three or more
+        functions are left out (`pairs.paired`).  A small model's own functions make no sense.
       reward: "exact", or "graded": in training, wrong calls of single turns and under "turn_static" earn
         part of the reward, at most half (`graded`).
     Raises:
@@ -254,6 +257,9 @@ class BFCL(Published, ToolBenchmark):
 
     def difficulty(self, task: Task) -> float:
         return float(len(self._calls(task)))
+
+    def askable(self, seed: Task) -> Sequence[int]:
+        return _CALLS if PAIRED in seed.answer else ()
 
     def _calls(self, task: Task) -> list[str]:
         return [name for _, names in self.requests(task) for name in names]

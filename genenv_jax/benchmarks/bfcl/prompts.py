@@ -83,15 +83,19 @@ _SOURCE_EXAMPLES = {
 
 _SIMULATOR_RULES = """\
 You write training tasks for an agent that answers requests by calling functions. After your first \
-task you are told how well the agent does on tasks like it. Then write the next: a variation, not a \
+task you are told {told}. Then write the next: a variation, not a \
 copy. Change the situation, the values and the wording, and if you like {free}. The new task must have \
 exactly one correct answer, and every value in the answer must follow from the request.
 
 {reply}
 
 Types that a parameter may have: {types}. "required" lists the parameters that a call must have."""
-_FREE = "the functions and the number of calls"
-_FREE_IF_KEPT = "the functions that are called and how often"
+# What the simulator is told, and what it is free to change.
+_OPEN = {
+    "told": "how well the agent does on tasks like it",
+    "free": "the functions and the number of calls",
+}
+_IF_KEPT = {"told": "how many calls the next one needs", "free": "the functions that are called"}
 _EXECUTED_RULES = """\
 
 
@@ -300,12 +304,16 @@ def in_form(answer: str, form: str) -> str:
     return rewritten(answer, parse_calls(answer), form)
 
 
+def _wanted(calls: int) -> str:
+    return f"Write a task that needs {calls} call{'s' if calls > 1 else ''}."
+
+
 def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> list[Message]:
     """Asks for one variation of `seed`, given its reference calls as text and the agent's record."""
     spec = seed.answer
     executed, paired = spec["rule"] == TURN_STATE, PAIRED in spec
     system = _SIMULATOR_RULES.format(
-        free=_FREE_IF_KEPT if paired else _FREE,
+        **(_IF_KEPT if paired else _OPEN),
         reply=headers.reply(
             "" if paired else "a JSON list of functions",
             "the user's request",
@@ -313,7 +321,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         ),
         types=", ".join(ast_checker.TYPES[spec["language"]]),
     )
-    record = success_record(statistics)
+    record = _wanted(statistics.difficulty) if statistics.difficulty else success_record(statistics)
     state = []
     if executed:
         system += _EXECUTED_RULES.format(same=headers.SAME)
