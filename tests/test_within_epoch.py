@@ -13,6 +13,7 @@ import pytest
 
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.trainers.agent import AgentTrainer
+from tests import toy
 from tests.commands import COMPILE_FAST, ROOT
 from tests.run.fake_trackers import FakeTracker, install
 from tests.runs import OFTEN, Compiled, contents, kill, run, same, struck
@@ -67,6 +68,16 @@ def test_it_goes_on_in_any_round(cache, tmp_path):
     for before, place in itertools.pairwise(batches):
         assert struck(cache, tmp_path / "parts", place, kill, **settings, **OFTEN) == [before, place]
     assert_same(run(cache, tmp_path / "parts", **settings), tmp_path / "parts", unbroken)
+
+
+def test_what_the_simulator_is_asked_for_survives(cache, tmp_path, monkeypatch):
+    """The second epoch's difficulties follow from the first epoch's attempts."""
+    monkeypatch.setattr(toy, "Drawing", toy.Asking)
+    unbroken = run(cache, tmp_path / "whole", **TWO), tmp_path / "whole"
+    assert struck(cache, tmp_path / "parts", (1, 8), kill, **TWO, **OFTEN)[-1] == (1, 8)
+    assert_same(run(cache, tmp_path / "parts", **TWO, **OFTEN), tmp_path / "parts", unbroken)
+    rows = map(json.loads, (tmp_path / "parts/tasks.jsonl").read_text().splitlines())
+    assert {row["context_difficulty"] for row in rows} == {1, 2, 3}
 
 
 def test_sigterm_within_a_batch_ends_the_run_after_it(cache, tmp_path, unbroken):

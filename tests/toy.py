@@ -69,6 +69,19 @@ class Drawing(Toy):
         return float(len(self.text(task).split()))
 
 
+class Asking(Drawing):
+    """Its prompts ask for a number of words."""
+
+    def askable(self, seed):
+        return (1, 2, 3)
+
+    def simulator_messages(self, seed, statistics):
+        wanted = statistics.difficulty and f"{statistics.difficulty} words"
+        return (
+            [{"role": "user", "content": wanted}] if wanted else super().simulator_messages(seed, statistics)
+        )
+
+
 TURNS = 3
 
 

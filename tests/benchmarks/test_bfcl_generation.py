@@ -125,9 +125,14 @@ def test_seeds_in_pairs_share_their_functions():
     written = [d.completions for d in made if d.role == SIMULATOR]
     assert written == [(benchmark.simulator_answer(task, two[0]),) for task in reversed(two)]
     assert all(text.startswith("New Tools: same\n") for (text,) in written)
+    asked = [d.messages[-1]["content"].split(".")[0] for d in made if d.role == SIMULATOR]
+    assert asked == ["Write a task that needs 2 calls", "Write a task that needs 1 call"]
     task = _parse(benchmark, written[0][0], two[0])
     assert PAIRED in task.answer and task.category == two[1].category
-    text = benchmark.simulator_messages(two[0], SeedStatistics())
+    text = benchmark.simulator_messages(two[0], SeedStatistics(difficulty=3))
+    assert benchmark.askable(two[0]) == (1, 2, 3) and not benchmark.askable(one)
+    assert "how many calls the next one needs" in text[0]["content"]
+    assert text[-1]["content"].startswith("Write a task that needs 3 calls.\n")
     assert "comes only the word same." in text[0]["content"]
     assert all(tool["name"] in text[1]["content"] for tool in (WEATHER, BOOK))
     found = _parse(benchmark, generation(json.dumps([BOOK]), "A table for 2.", "[book(guests=2)]"), two[0])

@@ -61,6 +61,19 @@ def test_hindsight_takes_every_attempted_task_alike():
     assert [g.turned_out for g in found[:4]] == [SeedStatistics(10, k, ASKED) for k in (5, 4, 9, 6)]
 
 
+@pytest.mark.parametrize("asked", [None, 2, 3])
+def test_a_task_of_another_difficulty_than_asked_for_is_paid_nothing(asked):
+    """The task has two words."""
+    batch = batch_of([(0, 0, (), 10, 5), (1, 0, (), 10, 5)])
+    batch.generations[0].seed_statistics = SeedStatistics(difficulty=asked)
+    Objective(CurriculumConfig(), SimulatorConfig(success_rate_over="task"), TOY).assign(batch)
+    first, second = batch.generations
+    assert (second.r_env, second.weight) == (1.0, 1.0)
+    assert (first.r_env, first.weight) == ((0.0, 0.0) if asked == 3 else (1.0, 1.0))
+    shares = generation_metrics(batch.generations, TOY, 0.5, 0.1)
+    assert shares.get("generated/as_asked_share") == {None: None, 2: 1.0, 3: 0.0}[asked]
+
+
 KINDS = ("abc", "red", "a")  # of lengths 3, 3 and 1: two kinds
 
 

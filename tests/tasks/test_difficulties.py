@@ -1,0 +1,57 @@
+"""Which difficulty the simulator is asked for."""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+
+from genenv_jax.benchmarks.base import SeedStatistics
+from genenv_jax.tasks.difficulties import AskedDifficulties
+from tests.toy import Asking, Toy
+
+TOY = Asking()
+SEED = TOY.tasks("seed")[0]
+ATTEMPTS = [("red", 8, 4), ("blue", 8, 8), ("red one", 8, 0), ("red one two four", 8, 8)]
+
+
+def asked_for(difficulties, count=4000):
+    draws = np.random.default_rng(0)
+    found = [difficulties.of(SEED, draws) for _ in range(count)]
+    assert set(found) <= {SeedStatistics(difficulty=d) for d in TOY.askable(SEED)}
+    return collections.Counter(statistics.difficulty for statistics in found)
+
+
+def attempted(difficulties, attempts=ATTEMPTS):
+    difficulties.record((TOY.task(text, text), n, k) for text, n, k in attempts)
+    return difficulties
+
+
+def test_shares_by_hand():
+    """One word is solved at .75, two words never, three words are unseen and count as solved at alpha."""
+    counts = asked_for(attempted(AskedDifficulties(TOY, 0.5, beta=4.0, temperature=2.0)))
+    r_env = [np.exp(-4 * 0.25**2), np.exp(-4 * 0.5**2), 1.0]
+    weights = np.exp(2.0 * np.array(r_env))
+    assert [counts[d] / 4000 for d in (1, 2, 3)] == pytest.approx(weights / weights.sum(), abs=0.03)
+
+
+@pytest.mark.parametrize("attempts", [[], ATTEMPTS])
+def test_all_alike_before_the_first_attempts_and_for_an_untrained_simulator(attempts):
+    temperature = 0.0 if attempts else 9.0
+    counts = asked_for(attempted(AskedDifficulties(TOY, 0.5, 4.0, temperature), attempts))
+    assert min(counts.values()) > 1200 and len(counts) == 3
+
+
+def test_only_the_latest_epoch_with_such_tasks_counts():
+    one, other = (AskedDifficulties(TOY, 0.5, 4.0, 2.0) for _ in range(2))
+    attempted(attempted(one), [("green", 8, 1), ("two", 0, 0)])
+    state = json.loads(json.dumps(one.state()))
+    assert state == {"1": [8, 1], "2": [8, 0], "4": [8, 8]}
+    other.restore(state)
+    assert asked_for(one) == asked_for(other)
+
+
+def test_a_benchmark_that_cannot_say_a_difficulty_is_not_asked_for_one():
+    difficulties = AskedDifficulties(Toy(), 0.5, 4.0, 2.0)
+    difficulties.record([(SEED, 8, 4)])
+    assert difficulties.of(SEED, None) is None and difficulties.state() == {}
