@@ -147,7 +147,7 @@ def _memory(config: Config, agent: Agent, simulator: Simulator, mesh: Mesh) -> t
     kinds = max(map(held, offload.NEEDS), key=lambda kinds: kinds[default])
     state = kinds.pop(default)
     elsewhere = "".join(f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items()))
-    cache = agent.sampler.cache_bytes / mesh.size
+    cache = build.largest_cache(config, agent) / mesh.size
     text = (
         f"at most {size_text(state)} of weights and moments + {size_text(cache)} of the agent's key-value "
         f"cache = {size_text(state + cache)} on each device{elsewhere}; programs need more (on a "

@@ -141,6 +141,11 @@ def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_mo
     assert said["too large"].startswith("a device has 1.0 GiB; use more devices")
     with pytest.raises(ValueError, match="key-value cache: .* GiB on each device, which has 1"):
         Coevolution(many, tmp_path / "run")
+    samples = dataclasses.replace(config.evaluation, sampled=2**12, batch_size=2**15)
+    evaluating = dataclasses.replace(config, evaluation=samples)
+    with pytest.raises(ValueError, match="key-value cache: .*agent.group_size, evaluation and limits"):
+        Coevolution(evaluating, tmp_path / "run")
+    assert dry_run(evaluating, None)["too large"].startswith("a device has 1.0 GiB; use more devices")
     monkeypatch.setattr(platform, "device_memory", lambda: 2**10)
     host = build.ModelOnMesh(LanguageModel.load(tiny_model), None)
     with pytest.raises(ValueError, match="weights: .* MiB on each device, which has 0"):

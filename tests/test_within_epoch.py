@@ -71,11 +71,15 @@ def test_it_goes_on_in_any_round(cache, tmp_path):
 
 
 def test_what_the_simulator_is_asked_for_survives(cache, tmp_path, monkeypatch):
-    """The second epoch's difficulties follow from the first epoch's attempts."""
+    """The second epoch's difficulties follow from the first epoch's attempts: such weights pick the best."""
     monkeypatch.setattr(toy, "Drawing", toy.Asking)
-    unbroken = run(cache, tmp_path / "whole", **TWO), tmp_path / "whole"
-    assert struck(cache, tmp_path / "parts", (1, 8), kill, **TWO, **OFTEN)[-1] == (1, 8)
-    assert_same(run(cache, tmp_path / "parts", **TWO, **OFTEN), tmp_path / "parts", unbroken)
+    steep = TWO | {"simulator.rwr_temperature": 1e6}
+    unbroken = run(cache, tmp_path / "whole", **steep), tmp_path / "whole"
+    assert struck(cache, tmp_path / "parts", (1, 8), kill, **steep, **OFTEN)[-1] == (1, 8)
+    resumed = run(cache, tmp_path / "parts", **steep, **OFTEN)
+    assert_same(resumed, tmp_path / "parts", unbroken)
+    assert resumed.source.state() == unbroken[0].source.state()
+    assert resumed.source.state()["difficulties"]
     rows = map(json.loads, (tmp_path / "parts/tasks.jsonl").read_text().splitlines())
     assert {row["context_difficulty"] for row in rows} == {1, 2, 3}
 

@@ -214,9 +214,10 @@ class Benchmark(abc.ABC):
         return None
 
     def askable(self, seed: Task) -> Sequence[int]:
-        """Difficulties that the prompt for a variation of `seed` can ask for.
+        """Difficulties that the prompt for a variation of `seed` can ask for: whole numbers, easy to hard.
 
-        Empty (the default): it states the agent's success instead.
+        If there are any, `simulator_messages` asks for `statistics.difficulty` where that is set.  Empty (the
+        default): prompts state the agent's success instead.
         """
         return ()
 

@@ -86,7 +86,7 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
 
     If it has none, the agent's pairs are seed tasks with their reference answers, and the simulator's pairs
     map a seed to another seed of its category.  Each seed's prompt states a random success rate, since a
-    model made from scratch understands only wordings that it has read.
+    model made from scratch understands only wordings that it has read, or asks for the other's difficulty.
     """
     own = benchmark.demonstrations(rng)
     if own is not None:
@@ -112,8 +112,7 @@ def endless(benchmark: Benchmark, rng: np.random.Generator) -> Iterator[tuple[li
         others = by_category[seeds[seed].category]
         other = others[rng.integers(len(others))]
         shown, written = of_simulator(seed)[0], of_simulator(other)[1]
-        if benchmark.askable(seeds[seed]):
-            asking = asking_for(benchmark, seeds[other], seeds[seed])
+        if (asking := asking_for(benchmark, seeds[other], seeds[seed])).difficulty is not None:
             shown = benchmark.simulator_messages(seeds[seed], asking)
         yield shown, written
 

@@ -149,11 +149,7 @@ class HeldOut:
         self._config, self._agent, self._tasks = config, agent, tasks
         self._benchmark, self._scorer = benchmark, scorer
         self._session = session
-        sampler = dataclasses.replace(agent.sampler, batch_size=config.batch_size)
-        self._samplers = {
-            mode: sampler.drawing(group_size=samples, temperature=temperature)
-            for mode, (samples, temperature) in config.modes().items()
-        }
+        self._samplers = agent.evaluating(config.modes(), config.batch_size)
 
     def after(self, epoch: int) -> dict[str, float]:
         """Held-out metrics after an epoch if an evaluation is due, else {}."""

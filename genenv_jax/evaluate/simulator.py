@@ -4,16 +4,18 @@ import functools
 import pathlib
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import Benchmark, Task, asking_for
+from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
 from genenv_jax.config import Config
 from genenv_jax.parallel import processes
 from genenv_jax.players.lengths import check_length
 from genenv_jax.players.policy import Policy
 from genenv_jax.run.jsonl import write_json, write_jsonl
 from genenv_jax.run.progress import Progress
+from genenv_jax.run.streams import Stream, rng
 from genenv_jax.scoring.attempts import ChatModel
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
+from genenv_jax.tasks.difficulties import AskedDifficulties
 from genenv_jax.tasks.metrics import generation_metrics
 from genenv_jax.tasks.simulated import write_tasks
 
@@ -40,6 +42,8 @@ def evaluate_simulator(
     verifier = Verifier(
         benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"), config.verification, fits
     )
+    difficulties = AskedDifficulties(benchmark, config.curriculum, config.simulator)
+    draws = rng(config.seed, Stream.ASKED, 0)
     total = len(seeds) * chat_model.samples
     with (
         Scorer(benchmark, chat_model.text, config.scoring) as scorer,
@@ -48,7 +52,7 @@ def evaluate_simulator(
         batch = write_tasks(
             benchmark,
             seeds,
-            [asking_for(benchmark, seed, seed) for seed in seeds],
+            [difficulties.of(seed, draws) or SeedStatistics() for seed in seeds],
             chat_model.answer,
             scorer,
             verifier,

@@ -1,11 +1,13 @@
 """The agent π_agent: attempts tasks in groups of rollouts."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from genenv_jax.players.player import Player, PlayerConfig
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.advantages import ADVANTAGES
 from genenv_jax.rl.losses import LossConfig
+from genenv_jax.sampling.sampler import Sampler
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
@@ -55,6 +57,19 @@ class Agent(Player):
         """The current agent as a policy that samples with `key`."""
         self.load_for("sample")
         return Policy(self.model, self.sampler, self.params, key)
+
+    def evaluating(self, modes: Mapping[str, tuple[int, float]], batch_size: int) -> dict[str, Sampler]:
+        """Its samplers in evaluations.
+
+        Args:
+          modes: (samples of a task, temperature) by name.
+          batch_size: tasks answered at the same time.
+        """
+        sampler = dataclasses.replace(self.sampler, batch_size=batch_size)
+        return {
+            mode: sampler.drawing(group_size=samples, temperature=temperature)
+            for mode, (samples, temperature) in modes.items()
+        }
 
     def warm_up(self) -> list[WarmUp]:
         """Functions that compile every program of sampling, for every planned prompt width."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 PlayerT = TypeVar("PlayerT", bound=Player)
 
 _LESS_WEIGHTS = "; config.lora.rank, memory.offload and mesh.fsdp are for larger models"
-_LESS_CACHE = "; config.sampling.batch_size, agent.group_size and limits set the cache's size"
+_LESS_CACHE = "; config.sampling.batch_size, agent.group_size, evaluation and limits set the cache's size"
 
 
 def make_benchmark(
@@ -193,7 +193,7 @@ def make_players(
       host: the model that both start from, or the agent.
       simulators: the simulator's model, if it differs.
     Raises:
-      ValueError: weights, moments and the agent's cache do not fit.
+      ValueError: weights, moments and the agent's largest cache do not fit.
     """
     dtype, learns = jnp.dtype(config.model.dtype), config.trains_simulator
     # Minimum bytes per parameter while the agent samples.
@@ -239,9 +239,15 @@ def make_players(
         )
 
     agent = make(Agent, "agent", config.agent, host, reference)
-    cache = agent.sampler.cache_bytes / (host.mesh.size if host.mesh else 1)
+    cache = largest_cache(config, agent) / (host.mesh.size if host.mesh else 1)
     host.check("weights, moments and the agent's key-value cache", size + cache, _LESS_CACHE)
     return agent, make(Simulator, "simulator", config.simulator, simulators or host, theirs)
+
+
+def largest_cache(config: Config, agent: Agent) -> int:
+    """Bytes of the agent's key-value cache on all devices, in training or an evaluation."""
+    evaluating = agent.evaluating(config.evaluation.modes(), config.evaluation.batch_size)
+    return max(sampler.cache_bytes for sampler in (agent.sampler, *evaluating.values()))
 
 
 def _load(config: Config, host: ModelOnMesh, roles: Sequence[str]) -> tuple[Reference, dict[str, Params]]:

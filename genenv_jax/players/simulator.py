@@ -68,7 +68,7 @@ class SimulatorConfig(PlayerConfig):
 
     @property
     def asks(self) -> bool:
-        """Whether its prompts ask for a success rate; otherwise they state how the agent fared."""
+        """Whether its prompts ask for a success rate."""
         return self.method == "hindsight"
 
     @property
@@ -118,7 +118,7 @@ class Simulator(Player):
         on_completion: OnCompletion = ignore,
         initial: bool = False,
     ) -> Rollouts:
-        """`variations` generations for each context (a seed and its success statistics).
+        """`variations` generations for each context, a prompt to vary a seed.
 
         The initial simulator writes the last `num_from_initial` of each; "logprobs" are the writer's.
 

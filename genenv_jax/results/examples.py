@@ -179,6 +179,7 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
         ("r_env", "R_env {:.3g}"),
         ("weight", "weight {:.3g}"),
         ("context_success_rate", "success rate in the prompt {:.3g}"),
+        ("context_difficulty", "difficulty asked for {:.3g}"),
         ("prompt_length", "prompt {:,.0f} tokens"),
         ("response_length_mean", "responses {:,.1f} tokens on average"),
     ):

@@ -34,7 +34,7 @@ class Stream(enum.Enum):
     DEMONSTRATIONS = 9, ()  # of the warm start
     PASSES = 10, ()  # order of a given model's warm start
     GROWTH = 11, ("round",)  # tasks of earlier epochs to vary
-    ASKED = 12, ("round",)  # success rates that the simulator is asked for
+    ASKED = 12, ("round",)  # success rates or difficulties that the simulator is asked for
     # On the devices.
     GENERATE = 16, ("round",)
     GENERATE_STATIC = 17, ("round",)

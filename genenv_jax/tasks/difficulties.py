@@ -5,23 +5,25 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
+from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.rl.rewards import curriculum_reward, rwr_weights
+from genenv_jax.tasks.objective import CurriculumConfig
 from genenv_jax.tasks.seeds import LatestStatistics
 
 
 class AskedDifficulties:
     """Draws the difficulty that each prompt asks for, in proportion to exp(λ R_env(p̂)).
 
-    p̂ is the agent's success rate at tasks of that difficulty, in the latest epoch that had some; before
-    that, R_env is 1.  A simulator's update weighs its tasks by the same formula.
+    p̂ is the agent's success rate at tasks of that difficulty, in the latest epoch that had some.  Without
+    any, that of the next easier difficulty counts; if there is none, R_env is 1.  A simulator's update
+    weighs its tasks by the same formula.
 
-    alpha, beta: of R_env.
-    temperature: λ; 0: all difficulties alike.
+    An untrained simulator is asked for all difficulties alike.
     """
 
-    def __init__(self, benchmark: Benchmark, alpha: float, beta: float, temperature: float):
-        self._benchmark, self._temperature = benchmark, temperature
-        self._reward = alpha, beta
+    def __init__(self, benchmark: Benchmark, curriculum: CurriculumConfig, simulator: SimulatorConfig):
+        self._benchmark, self._curriculum = benchmark, curriculum
+        self._temperature = simulator.rwr_temperature if simulator.train else 0.0
         self._latest = LatestStatistics()
 
     def of(self, seed: Task, draws: np.random.Generator) -> SeedStatistics | None:
@@ -32,8 +34,11 @@ class AskedDifficulties:
         return SeedStatistics(difficulty=int(draws.choice(askable, p=self._shares(askable))))
 
     def _shares(self, difficulties: Sequence[int]) -> np.ndarray:
-        rates = [self._latest[str(d)].success_rate for d in difficulties]
-        rewards = [1.0 if p_hat is None else curriculum_reward(p_hat, *self._reward) for p_hat in rates]
+        rewards, reward, c = [], 1.0, self._curriculum
+        for difficulty in difficulties:
+            if (p_hat := self._latest[str(difficulty)].success_rate) is not None:
+                reward = float(curriculum_reward(p_hat, c.alpha, c.beta))
+            rewards.append(reward)
         weights = rwr_weights(rewards, self._temperature)
         return weights / weights.sum()
 

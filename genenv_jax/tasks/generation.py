@@ -25,7 +25,7 @@ class Generation:
 
     Attributes:
       row, column: index of its context, and its index among that context's variations.
-      seed_statistics: how the agent fared, as stated in the prompt.
+      seed_statistics: what the prompt states or asks for.
       task, rejection: the task if it was accepted, else the reason why not.
       attempts, successes: how often the agent attempted and solved it.
       response_tokens: total over all attempts.
@@ -70,7 +70,8 @@ class Generation:
 
     def is_as_asked(self, benchmark: Benchmark) -> bool:
         """Whether the accepted task has the difficulty that its prompt asked for, if any."""
-        return self.seed_statistics.difficulty in (None, benchmark.difficulty(self.task))
+        asked = self.seed_statistics.difficulty
+        return asked is None or asked == benchmark.difficulty(self.task)
 
     def record(self, epoch: int, benchmark: Benchmark, number: int) -> dict[str, Any]:
         """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference.

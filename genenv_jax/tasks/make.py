@@ -54,9 +54,7 @@ def make_source(
     fits = functools.partial(simulator.has_room, benchmark)
     curriculum = config.curriculum
     growth = Growth(curriculum.growth, fits, config.seed)
-    # An untrained simulator is asked for all difficulties alike.
-    temperature = config.simulator.rwr_temperature if config.simulator.train else 0.0
-    difficulties = AskedDifficulties(benchmark, curriculum.alpha, curriculum.beta, temperature)
+    difficulties = AskedDifficulties(benchmark, curriculum, config.simulator)
     simulated = SimulatorTasks(
         seeds,
         growth,

@@ -48,7 +48,7 @@ def generation_metrics(
     if grounding and grounding[0] is not None:
         metrics["undecided_share"] = np.mean([found == UNDECIDED for found in grounding])
     metrics |= diversity(accepted, benchmark)
-    asked = [g for g in generations if g.task and g.seed_statistics.difficulty]
+    asked = [g for g in generations if g.task and g.seed_statistics.difficulty is not None]
     if asked:
         metrics["as_asked_share"] = np.mean([g.is_as_asked(benchmark) for g in asked])
     metrics |= calibration(generations, alpha, k_min)

@@ -44,23 +44,24 @@ class Objective:
     def assign(self, batch: TaskBatch) -> None:
         """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight.
 
-        A task of another difficulty than its prompt asked for is paid nothing.
+        A task of another difficulty than its prompt asked for earns nothing.
         """
         attempted, c = [g for g in batch.generations if g.attempts], self._curriculum
-        groups: dict[int, list[Generation]] = {}
+        groups: dict[tuple[int, bool], list[Generation]] = {}
         for g in attempted:
-            groups.setdefault(g.row, []).append(g)
-        for g in attempted:
-            pooled = groups[g.row] if self._simulator.success_rate_over == "batch" else [g]
-            counts = sum(g.successes for g in pooled), sum(g.attempts for g in pooled)
-            g.p_hat = float(rewards.success_rate(*counts))
-            g.r_env = float(rewards.curriculum_reward(g.p_hat, c.alpha, c.beta))
-            if not g.is_as_asked(self._benchmark):
-                g.r_env = 0.0
+            groups.setdefault((g.row, g.is_as_asked(self._benchmark)), []).append(g)
+        for (_, as_asked), group in groups.items():
+            for g in group:
+                pooled = group if self._simulator.success_rate_over == "batch" else [g]
+                counts = sum(x.successes for x in pooled), sum(x.attempts for x in pooled)
+                g.p_hat = float(rewards.success_rate(*counts))
+                r_env = rewards.curriculum_reward(g.p_hat, c.alpha, c.beta)
+                g.r_env = float(r_env) if as_asked else 0.0
+        kept = [g for g in attempted if g.is_as_asked(self._benchmark)]
         if not self._simulator.asks:
-            passes = rewards.difficulty_filter([g.p_hat for g in attempted], c.alpha, c.k_min)
-            attempted = [g for g, keep in zip(attempted, passes, strict=True) if keep]
-        self._weigh([g for g in attempted if g.is_as_asked(self._benchmark)])
+            passes = rewards.difficulty_filter([g.p_hat for g in kept], c.alpha, c.k_min)
+            kept = [g for g, keep in zip(kept, passes, strict=True) if keep]
+        self._weigh(kept)
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
         """Sets weights: all equal if prompts ask for a success rate, else by R_env."""

@@ -181,7 +181,7 @@ def write_tasks(
     """Variations of seeds, each with its verdict.
 
     Args:
-      statistics: how the agent fared, as stated in each seed's prompt.
+      statistics: what each seed's prompt states or asks for.
       generate: samples from the simulator's prompts, and calls back with each finished text.
       scorer: parses and inspects the texts meanwhile.
       verifier, admit: see `scoring.verification`.

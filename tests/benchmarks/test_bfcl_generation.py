@@ -134,6 +134,8 @@ def test_seeds_in_pairs_share_their_functions():
     assert "how many calls the next one needs" in text[0]["content"]
     assert text[-1]["content"].startswith("Write a task that needs 3 calls.\n")
     assert "comes only the word same." in text[0]["content"]
+    rate = benchmark.simulator_messages(two[0], SeedStatistics.asked(0.5))  # no number is promised
+    assert "how well the agent does" in rate[0]["content"] and "how often" in rate[0]["content"]
     assert all(tool["name"] in text[1]["content"] for tool in (WEATHER, BOOK))
     found = _parse(benchmark, generation(json.dumps([BOOK]), "A table for 2.", "[book(guests=2)]"), two[0])
     assert found == Rejection(base.BAD_TOOLS, "expected the seed's functions")

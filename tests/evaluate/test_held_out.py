@@ -1,12 +1,14 @@
 """The evaluations of a run, and success rates of fresh tasks from rollouts that influence nothing."""
 
 import contextlib
+import functools
 from types import SimpleNamespace
 
 import numpy as np
 
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, Score, SeedStatistics
 from genenv_jax.evaluate import held_out
+from genenv_jax.players.agent import Agent
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.scoring.attempts import Attempt
@@ -42,6 +44,7 @@ def test_evaluations_have_their_own_number_of_tasks_at_a_time():
     sampler = Engine(None, SamplingParams(8, 4, (0,)), batch_size=2, prompt_buckets=(8,), lanes=2)
     config = held_out.EvaluationConfig(batch_size=16, sampled=3)
     agent = SimpleNamespace(sampler=sampler)
+    agent.evaluating = functools.partial(Agent.evaluating, agent)
     found = held_out.HeldOut(config, agent, [], None, None, None)._samplers
     options = {mode: (s.batch_size, s.options.group_size, s.options.temperature) for mode, s in found.items()}
     assert options == {"sampled": (16, 3, 1.0), "greedy": (16, 1, 0.0)}

@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics
+from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.tasks.difficulties import AskedDifficulties
+from genenv_jax.tasks.objective import CurriculumConfig
 from tests.toy import Asking, Toy
 
 TOY = Asking()
 SEED = TOY.tasks("seed")[0]
 ATTEMPTS = [("red", 8, 4), ("blue", 8, 8), ("red one", 8, 0), ("red one two four", 8, 8)]
+
+
+def asking(benchmark=TOY, train=True):
+    simulator = SimulatorConfig(train=train, rwr_temperature=2.0)
+    return AskedDifficulties(benchmark, CurriculumConfig(beta=4.0), simulator)
 
 
 def asked_for(difficulties, count=4000):
@@ -28,22 +35,27 @@ def attempted(difficulties, attempts=ATTEMPTS):
 
 
 def test_shares_by_hand():
-    """One word is solved at .75, two words never, three words are unseen and count as solved at alpha."""
-    counts = asked_for(attempted(AskedDifficulties(TOY, 0.5, beta=4.0, temperature=2.0)))
-    r_env = [np.exp(-4 * 0.25**2), np.exp(-4 * 0.5**2), 1.0]
+    """One word is solved at .75 and two words never; three words are unseen and count as two."""
+    counts = asked_for(attempted(asking()))
+    r_env = [np.exp(-4 * 0.25**2), np.exp(-4 * 0.5**2), np.exp(-4 * 0.5**2)]
     weights = np.exp(2.0 * np.array(r_env))
     assert [counts[d] / 4000 for d in (1, 2, 3)] == pytest.approx(weights / weights.sum(), abs=0.03)
 
 
-@pytest.mark.parametrize("attempts", [[], ATTEMPTS])
-def test_all_alike_before_the_first_attempts_and_for_an_untrained_simulator(attempts):
-    temperature = 0.0 if attempts else 9.0
-    counts = asked_for(attempted(AskedDifficulties(TOY, 0.5, 4.0, temperature), attempts))
+def test_what_is_easier_than_all_tasks_so_far_counts_as_solved_half_of_the_time():
+    counts = asked_for(attempted(asking(), [("red one", 8, 8)]))
+    weights = np.exp(2.0 * np.array([1.0, np.exp(-1), np.exp(-1)]))
+    assert [counts[d] / 4000 for d in (1, 2, 3)] == pytest.approx(weights / weights.sum(), abs=0.03)
+
+
+@pytest.mark.parametrize(("train", "attempts"), [(True, []), (False, ATTEMPTS)])
+def test_all_alike_before_the_first_attempts_and_for_an_untrained_simulator(train, attempts):
+    counts = asked_for(attempted(asking(train=train), attempts))
     assert min(counts.values()) > 1200 and len(counts) == 3
 
 
 def test_only_the_latest_epoch_with_such_tasks_counts():
-    one, other = (AskedDifficulties(TOY, 0.5, 4.0, 2.0) for _ in range(2))
+    one, other = asking(), asking()
     attempted(attempted(one), [("green", 8, 1), ("two", 0, 0)])
     state = json.loads(json.dumps(one.state()))
     assert state == {"1": [8, 1], "2": [8, 0], "4": [8, 8]}
@@ -52,6 +64,6 @@ def test_only_the_latest_epoch_with_such_tasks_counts():
 
 
 def test_a_benchmark_that_cannot_say_a_difficulty_is_not_asked_for_one():
-    difficulties = AskedDifficulties(Toy(), 0.5, 4.0, 2.0)
+    difficulties = asking(Toy())
     difficulties.record([(SEED, 8, 4)])
     assert difficulties.of(SEED, None) is None and difficulties.state() == {}

@@ -74,6 +74,17 @@ def test_a_task_of_another_difficulty_than_asked_for_is_paid_nothing(asked):
     assert shares.get("generated/as_asked_share") == {None: None, 2: 1.0, 3: 0.0}[asked]
 
 
+def test_a_success_rate_of_the_batch_is_of_the_tasks_that_were_asked_for():
+    """Two of a seed's tasks have two words, as asked; two others have three."""
+    texts = ("red green", "red green blue")
+    batch = batch_of([(0, i, (), 10, k) for i, k in enumerate((5, 10, 4, 10))], texts)
+    for g in batch.generations:
+        g.seed_statistics = SeedStatistics(difficulty=2)
+    Objective(CurriculumConfig(), SimulatorConfig(success_rate_over="batch"), TOY).assign(batch)
+    assert [g.p_hat for g in batch.generations] == [0.45, 1.0, 0.45, 1.0]
+    assert [g.weight for g in batch.generations] == [1.0, 0.0, 1.0, 0.0]
+
+
 KINDS = ("abc", "red", "a")  # of lengths 3, 3 and 1: two kinds
 
 

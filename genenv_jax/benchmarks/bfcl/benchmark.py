@@ -70,8 +70,8 @@ class BFCL(Published, ToolBenchmark):
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 539 of the 731 turns
         of v4's multi_turn_long_context; the paper trains on 544 base samples.
       pair_functions: pair the seeds; each also has its partner's functions, and the simulator keeps them.
-        It is asked for one, two or three calls, and not told how the agent fared.  Seeds with three or more
-        functions are left out (`pairs.paired`).  A small model's own functions make no sense.
+        Its prompts ask for one, two or three calls instead of stating the success rate.  Seeds with three or
+        more functions are left out (`pairs.paired`).  A small model's own functions make no sense.
       reward: "exact", or "graded": in training, wrong calls of single turns and under "turn_static" earn
         part of the reward, at most half (`graded`).
     Raises:

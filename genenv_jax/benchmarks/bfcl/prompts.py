@@ -90,12 +90,9 @@ exactly one correct answer, and every value in the answer must follow from the r
 {reply}
 
 Types that a parameter may have: {types}. "required" lists the parameters that a call must have."""
-# What the simulator is told, and what it is free to change.
-_OPEN = {
-    "told": "how well the agent does on tasks like it",
-    "free": "the functions and the number of calls",
-}
-_IF_KEPT = {"told": "how many calls the next one needs", "free": "the functions that are called"}
+_FREE = "the functions and the number of calls"
+_FREE_IF_KEPT = "the functions that are called and how often"
+_FREE_IF_ASKED = "the functions that are called"
 _EXECUTED_RULES = """\
 
 
@@ -309,11 +306,16 @@ def _wanted(calls: int) -> str:
 
 
 def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> list[Message]:
-    """Asks for one variation of `seed`, given its reference calls as text and the agent's record."""
+    """Asks for one variation of `seed`, given its reference calls as text.
+
+    statistics: the number of calls to ask for, else the agent's record.
+    """
     spec = seed.answer
     executed, paired = spec["rule"] == TURN_STATE, PAIRED in spec
+    asked = statistics.difficulty is not None
     system = _SIMULATOR_RULES.format(
-        **(_IF_KEPT if paired else _OPEN),
+        told="how many calls the next one needs" if asked else "how well the agent does on tasks like it",
+        free=_FREE_IF_ASKED if asked else _FREE_IF_KEPT if paired else _FREE,
         reply=headers.reply(
             "" if paired else "a JSON list of functions",
             "the user's request",
@@ -321,7 +323,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         ),
         types=", ".join(ast_checker.TYPES[spec["language"]]),
     )
-    record = _wanted(statistics.difficulty) if statistics.difficulty else success_record(statistics)
+    record = _wanted(statistics.difficulty) if asked else success_record(statistics)
     state = []
     if executed:
         system += _EXECUTED_RULES.format(same=headers.SAME)
