@@ -1,4 +1,7 @@
-"""The format of simulator output: sections that begin with headers, each at the start of a line."""
+"""The format of simulator output: sections that begin with headers, each at the start of a line.
+
+The answer is written before the task: a request for calls that are already there states their values.
+"""
 
 import json
 import re
@@ -38,28 +41,29 @@ def reply(tools: str, task: str, answer: str) -> str:
     return (
         "Reply in the form of your first task: three sections, each header at the start of a "
         f"line, and nothing else. After `{TOOLS}` comes {listed}. "
-        f"After `{TASK}` comes {task}. After `{ANSWER}` comes {answer}."
+        f"After `{ANSWER}` comes {answer}. After `{TASK}` comes {task}."
     )
 
 
 def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Rejection:
-    """The sections of a text, stripped, in the order of the headers.
+    """The sections of a text, stripped, in the order of `headers`.
 
-    Returns UNPARSABLE unless each header appears once, in order, with nothing before the first and text
+    Returns UNPARSABLE unless each header appears once, in any order, with nothing before the first and text
     after each.
     """
     either = "|".join(map(re.escape, headers))
     before, *rest = re.split(rf"{_LINE_START}({either})", text)
     named, parts = rest[::2], [part.strip() for part in rest[1::2]]
-    if named != list(headers):
-        expected = f"expected the {len(headers)} headers once and in order"
+    if sorted(named) != sorted(headers):
+        expected = f"expected the {len(headers)} headers once"
         return Rejection(UNPARSABLE, f"{expected}, found {', '.join(named[:6]) or 'none'}")
     if before.strip():
         return Rejection(UNPARSABLE, "text before the first header")
-    for header, part in zip(headers, parts, strict=True):
-        if not part:
+    found = dict(zip(named, parts, strict=True))
+    for header in headers:
+        if not found[header]:
             return Rejection(UNPARSABLE, f"{header} is empty")
-    return tuple(parts)
+    return tuple(found[header] for header in headers)
 
 
 def write_with_tools(tools: Sequence[Mapping[str, Any]] | None, task: str, answer: str) -> str:
@@ -67,7 +71,7 @@ def write_with_tools(tools: Sequence[Mapping[str, Any]] | None, task: str, answe
     listed = SAME
     if tools is not None:
         listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
-    return f"{TOOLS} {listed}\n{TASK} {task.strip()}\n{ANSWER} {answer}"
+    return f"{TOOLS} {listed}\n{ANSWER} {answer}\n{TASK} {task.strip()}"
 
 
 def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, str] | Rejection:

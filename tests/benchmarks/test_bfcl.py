@@ -306,8 +306,9 @@ def test_simulator_prompt_carries_task_and_record(benchmark, attempts, successes
     messages = benchmark.simulator_messages(seed, SeedStatistics(attempts, successes))
     system, given, first, asked = messages
     assert words in asked["content"] and first["role"] == "assistant"
-    shown = f"New Tools: same\nNew Task: {seed.messages[0]['content']}\nNew Answer: [weather.get("
-    assert first["content"].startswith(shown)
+    task = f"\nNew Task: {seed.messages[0]['content']}"
+    assert first["content"].startswith("New Tools: same\nNew Answer: [weather.get(")
+    assert first["content"].endswith(task)
     for expected in ('"days": {"type": "integer"', '"dict"'):
         assert expected in given["content"]
     for header in ("New Tools:", "New Task:", "New Answer:"):

@@ -266,7 +266,7 @@ def test_elements_of_arrays_are_checked_one_by_one(benchmark):
         (generation().replace("New Answer:", "Answer:"), base.UNPARSABLE),
         (generation() + "\n" + generation(), base.UNPARSABLE),
         (generation() + "\nNew Answer: []", base.UNPARSABLE),
-        ("New Task: a\nNew Tools: same\nNew Answer: [book(guests=1)]", base.UNPARSABLE),
+        ("New Task: a\nNew Task: b\nNew Tools: same\nNew Answer: [book(guests=1)]", base.UNPARSABLE),
         (generation(request=" "), base.UNPARSABLE),
         (generation(request="x" * 13_000), base.TOO_LONG),
         (generation(tools="none"), base.BAD_TOOLS),
