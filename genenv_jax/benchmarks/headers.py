@@ -1,7 +1,4 @@
-"""The format of simulator output: sections that begin with headers, each at the start of a line.
-
-The answer is written before the task: a request for calls that are already there states their values.
-"""
+"""The format of simulator output: sections that begin with headers, each at the start of a line."""
 
 import json
 import re
@@ -32,16 +29,17 @@ def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Messa
     ]
 
 
-def reply(tools: str, task: str, answer: str) -> str:
+def reply(tools: str, task: str, answer: str, answer_first: bool = False) -> str:
     """Asks for the three sections, with what each contains; tools "": the seed's are kept.
 
     `ask` shows a task in this form.  Small models copy what follows a header, so no description does.
     """
     listed = f"{tools}, or only the word {SAME} to keep them" if tools else f"only the word {SAME}"
+    rest = [f"After `{TASK}` comes {task}.", f"After `{ANSWER}` comes {answer}."]
     return (
         "Reply in the form of your first task: three sections, each header at the start of a "
         f"line, and nothing else. After `{TOOLS}` comes {listed}. "
-        f"After `{ANSWER}` comes {answer}. After `{TASK}` comes {task}."
+        f"{' '.join(reversed(rest) if answer_first else rest)}"
     )
 
 
@@ -66,16 +64,22 @@ def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Reject
     return tuple(found[header] for header in headers)
 
 
-def write_with_tools(tools: Sequence[Mapping[str, Any]] | None, task: str, answer: str) -> str:
-    """A task with its tools, as a simulator writes it; `tools` None: the seed's tools."""
+def write_with_tools(
+    tools: Sequence[Mapping[str, Any]] | None, task: str, answer: str, answer_first: bool = False
+) -> str:
+    """A task with its tools, as a simulator writes it; `tools` None: the seed's tools.
+
+    answer_first: a small model's request for calls that it has already written states more of their values.
+    """
     listed = SAME
     if tools is not None:
         listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
-    return f"{TOOLS} {listed}\n{ANSWER} {answer}\n{TASK} {task.strip()}"
+    rest = [f"{TASK} {task.strip()}", f"{ANSWER} {answer}"]
+    return "\n".join([f"{TOOLS} {listed}", *(reversed(rest) if answer_first else rest)])
 
 
 def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, str] | Rejection:
-    """Inverts `write_with_tools`, except the JSON of the tools (`read_tools`).
+    """Inverts `write_with_tools`, in either order, except the JSON of the tools (`read_tools`).
 
     A task of more than `most` characters is rejected under the given name.
     """

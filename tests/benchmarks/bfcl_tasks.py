@@ -66,7 +66,7 @@ def of_category(directory, category, rule):
 
 
 def generation(tools="same", request="Weather in Rome?", answer="[weather.get(city='Rome')]"):
-    return f"New Tools: {tools}\nNew Task: {request}\nNew Answer: {answer}"
+    return f"New Tools: {tools}\nNew Answer: {answer}\nNew Task: {request}"
 
 
 def tool(name: str, **properties: str) -> dict[str, Any]:

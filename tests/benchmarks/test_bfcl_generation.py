@@ -266,7 +266,9 @@ def test_elements_of_arrays_are_checked_one_by_one(benchmark):
         (generation().replace("New Answer:", "Answer:"), base.UNPARSABLE),
         (generation() + "\n" + generation(), base.UNPARSABLE),
         (generation() + "\nNew Answer: []", base.UNPARSABLE),
-        ("New Task: a\nNew Task: b\nNew Tools: same\nNew Answer: [book(guests=1)]", base.UNPARSABLE),
+        (generation(request="Weather in Rome?\n\nNote: this needs one call."), base.UNPARSABLE),
+        (generation(request="Weather in Rome?\nUser: Weather in Oslo?\nWrite the next"), base.UNPARSABLE),
+        (generation() + "\nnew answer: []", base.UNPARSABLE),
         (generation(request=" "), base.UNPARSABLE),
         (generation(request="x" * 13_000), base.TOO_LONG),
         (generation(tools="none"), base.BAD_TOOLS),
@@ -295,6 +297,12 @@ def test_elements_of_arrays_are_checked_one_by_one(benchmark):
 def test_generations_are_rejected_for_a_counted_reason(benchmark, text, reason):
     result = _parse(benchmark, text)
     assert isinstance(result, Rejection) and result.reason == reason
+
+
+def test_the_sections_are_read_in_either_order(benchmark):
+    tools, answer, request = generation().split("\n")
+    found = _parse(benchmark, "\n".join([tools, request, answer]))
+    assert found == _parse(benchmark, generation()) and found.messages[-1]["content"] == "Weather in Rome?"
 
 
 def _tool(**changes):

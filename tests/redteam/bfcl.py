@@ -113,7 +113,7 @@ EXPLOITS = [
     *generations("bfcl_single", (base.BAD_ANSWER, base.NOT_ASKED), few_words=0.25),
     *_of_all(_single),
     _single("the call behind the request", generation(
-        lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nUser: It is {of}"),
+        lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nIt is {of}"),
         reasons=(base.GIVEN_AWAY, base.CONTAMINATED)),
     *(
         _single(f"the call {how} behind the request", generation(functools.partial(

@@ -320,6 +320,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
             "" if paired else "a JSON list of functions",
             "the user's request",
             _ANSWER_FORMS["parallel" if varies(spec) else spec["kind"]],
+            answer_first=True,
         ),
         types=", ".join(ast_checker.TYPES[spec["language"]]),
     )
@@ -343,7 +344,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     if earlier:
         history = "\n".join(f"{m['role']}: {m['content']}" for m in earlier)
         parts.append(f"{_HISTORY}\n{history}")
-    shown = headers.write_with_tools(None, latest["content"], answer)
+    shown = headers.write_with_tools(None, latest["content"], answer, answer_first=True)
     return headers.ask(system, parts, shown, record)
 
 

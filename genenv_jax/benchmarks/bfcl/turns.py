@@ -31,6 +31,8 @@ from genenv_jax.benchmarks.wording import fold
 _NOTHING_TO_CALL = "None of the functions can do that."
 NO_REFUSAL = "no_refusal"  # officially no call, but no refusal in words either
 _MAX_REQUEST = 12_288
+# A line after a request that a model which does not stop would write; no official request has one.
+_RUNS_ON = re.compile(r"\n[^\S\n]*(?:user|assistant|note|new \w+)\s*:", re.IGNORECASE)
 _NEXT_LIST = re.compile(r"\)\s{0,9}\]\s{0,9},?\s{0,9}\[(?=[\w.]{1,99}\()")  # `[f(x=1)] [g(y=2)]`
 _MAX_CALLS = 64  # of a generated reference
 # Calls or their fragments: they begin with a bracket or `name(`, or contain `name(argument=`, the keys of a
@@ -118,19 +120,22 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
 
 def write(task: Task, same_tools: bool) -> str:
     """The inverse of `read`; writes the word `same` for the seed's tools."""
-    return write_with_tools(None if same_tools else task.tools, text(task), agent_answer(task))
+    tools = None if same_tools else task.tools
+    return write_with_tools(tools, text(task), agent_answer(task), answer_first=True)
 
 
 def read(generated: str, seed: Task) -> Task | Rejection:
     """Reads a task from a generation.  Total.
 
-    Rejections: UNPARSABLE (sections), TOO_LONG or NOT_TEXT (the request), BAD_TOOLS, BAD_ANSWER, and
-    NOT_EXECUTABLE for new functions under the rule "turn_state".
+    Rejections: UNPARSABLE (sections, text after the request), TOO_LONG or NOT_TEXT (the request), BAD_TOOLS,
+    BAD_ANSWER, and NOT_EXECUTABLE for new functions under the rule "turn_state".
     """
     sections = read_with_tools(generated, "request", _MAX_REQUEST)
     if isinstance(sections, Rejection):
         return sections
     listed, request, reference = sections
+    if found := _RUNS_ON.search(request):
+        return Rejection(base.UNPARSABLE, f"the request runs on: {found[0].strip()}")
     spec = seed.answer
     tools: Any = seed.tools
     if listed is not None:
