@@ -32,7 +32,8 @@ def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Messa
 def reply(tools: str, task: str, answer: str, answer_first: bool = False) -> str:
     """Asks for the three sections, with what each contains; tools "": the seed's are kept.
 
-    `ask` shows a task in this form.  Small models copy what follows a header, so no description does.
+    `ask` shows a task in this form, with the same `answer_first`.  Small models copy what follows a header,
+    so no description does.
     """
     listed = f"{tools}, or only the word {SAME} to keep them" if tools else f"only the word {SAME}"
     rest = [f"After `{TASK}` comes {task}.", f"After `{ANSWER}` comes {answer}."]
@@ -44,24 +45,23 @@ def reply(tools: str, task: str, answer: str, answer_first: bool = False) -> str
 
 
 def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Rejection:
-    """The sections of a text, stripped, in the order of `headers`.
+    """The sections of a text, stripped, in the order of the headers.
 
-    Returns UNPARSABLE unless each header appears once, in any order, with nothing before the first and text
+    Returns UNPARSABLE unless each header appears once, in order, with nothing before the first and text
     after each.
     """
     either = "|".join(map(re.escape, headers))
     before, *rest = re.split(rf"{_LINE_START}({either})", text)
     named, parts = rest[::2], [part.strip() for part in rest[1::2]]
-    if sorted(named) != sorted(headers):
-        expected = f"expected the {len(headers)} headers once"
+    if named != list(headers):
+        expected = f"expected the {len(headers)} headers once and in order"
         return Rejection(UNPARSABLE, f"{expected}, found {', '.join(named[:6]) or 'none'}")
     if before.strip():
         return Rejection(UNPARSABLE, "text before the first header")
-    found = dict(zip(named, parts, strict=True))
-    for header in headers:
-        if not found[header]:
+    for header, part in zip(headers, parts, strict=True):
+        if not part:
             return Rejection(UNPARSABLE, f"{header} is empty")
-    return tuple(found[header] for header in headers)
+    return tuple(parts)
 
 
 def write_with_tools(
@@ -79,14 +79,18 @@ def write_with_tools(
 
 
 def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, str] | Rejection:
-    """Inverts `write_with_tools`, in either order, except the JSON of the tools (`read_tools`).
+    """Inverts `write_with_tools`, whichever is first, except the JSON of the tools (`read_tools`).
 
     A task of more than `most` characters is rejected under the given name.
     """
     sections = parse_headers(text, (TOOLS, TASK, ANSWER))
     if isinstance(sections, Rejection):
-        return sections
-    listed, task, answer = sections
+        sections = parse_headers(text, (TOOLS, ANSWER, TASK))
+        if isinstance(sections, Rejection):
+            return sections
+        listed, answer, task = sections
+    else:
+        listed, task, answer = sections
     if rejection := part_fault(task, name, most):
         return rejection
     return None if is_same(listed) else listed, task, answer

@@ -269,6 +269,8 @@ def test_elements_of_arrays_are_checked_one_by_one(benchmark):
         (generation(request="Weather in Rome?\n\nNote: this needs one call."), base.UNPARSABLE),
         (generation(request="Weather in Rome?\nUser: Weather in Oslo?\nWrite the next"), base.UNPARSABLE),
         (generation() + "\nnew answer: []", base.UNPARSABLE),
+        (generation() + "\n\n**Explanation:** Rome.", base.UNPARSABLE),
+        ("New Task: a\nNew Tools: same\nNew Answer: [book(guests=1)]", base.UNPARSABLE),
         (generation(request=" "), base.UNPARSABLE),
         (generation(request="x" * 13_000), base.TOO_LONG),
         (generation(tools="none"), base.BAD_TOOLS),

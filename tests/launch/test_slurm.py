@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -87,6 +88,19 @@ def test_a_preempted_run_saves_and_slurm_alone_starts_it_again(cluster, again):
     done = submit(cluster, during=preempt)
     assert done.returncode == (0 if again else 143), done.stderr
     assert cluster.starts == 1 + again
+
+
+def test_a_run_goes_on_where_slurm_does_not_take_the_signal(cluster):
+    (cluster.control / "hang").touch()
+    (cluster.commands / "scancel").write_text("#!/bin/bash\nexit 1\n")
+
+    def limit(process):
+        process.send_signal(signal.SIGUSR1)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        return False
+
+    assert submit(cluster, during=limit).returncode == 0 and cluster.starts == 1
 
 
 def test_a_failing_worker_ends_the_job_for_good(cluster):

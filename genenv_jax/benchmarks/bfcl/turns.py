@@ -31,8 +31,11 @@ from genenv_jax.benchmarks.wording import fold
 _NOTHING_TO_CALL = "None of the functions can do that."
 NO_REFUSAL = "no_refusal"  # officially no call, but no refusal in words either
 _MAX_REQUEST = 12_288
-# A line after a request that a model which does not stop would write; no official request has one.
-_RUNS_ON = re.compile(r"\n[^\S\n]*(?:user|assistant|note|new \w+)\s*:", re.IGNORECASE)
+# A line that a model writes which does not stop after the request; two of BFCL's 6,178 requests have one.
+_RUNS_ON = re.compile(
+    r"\n[^\w\n]*(?:user|assistant|system|note|explanation|answer|output|example|new \w+)[^\w\n]*:",
+    re.IGNORECASE,
+)
 _NEXT_LIST = re.compile(r"\)\s{0,9}\]\s{0,9},?\s{0,9}\[(?=[\w.]{1,99}\()")  # `[f(x=1)] [g(y=2)]`
 _MAX_CALLS = 64  # of a generated reference
 # Calls or their fragments: they begin with a bracket or `name(`, or contain `name(argument=`, the keys of a
