@@ -53,7 +53,7 @@ from genenv_jax.system import signals
 from genenv_jax.system.ownership import owned, remove_stale, scratch_name
 from genenv_jax.system.signals import held
 from genenv_jax.system.user_cache import user_cache
-from genenv_jax.trainers.warm_start import fine_tune, train
+from genenv_jax.trainers.warm_start import VARIATIONS, fine_tune, train
 
 # Increase when the training of made or given models changes, so that cached ones are rebuilt.
 _MADE, _TUNED = 5, 4
@@ -189,7 +189,6 @@ def fine_tune_model(
             tuned = fine_tune(
                 config.warm_start,
                 config.limits,
-                config.simulator.variations,
                 config.memory.moments,
                 model,
                 trained,
@@ -237,9 +236,7 @@ def _demonstrations(config: Config, benchmark: Benchmark) -> tuple[list[Demonstr
     """Demonstrations for training, and demonstrations of the held-back seeds for validation."""
     order = rng(config.seed, Stream.DEMONSTRATIONS)
     parts = split_seeds(benchmark, config.warm_start.validation_share)
-    training, validation = (
-        seed_demonstrations(benchmark, seeds, config.simulator.variations, order) for seeds in parts
-    )
+    training, validation = (seed_demonstrations(benchmark, seeds, VARIATIONS, order) for seeds in parts)
     if config.warm_start.roles == SIMULATOR:
         training, validation = ([d for d in part if d.role == SIMULATOR] for part in (training, validation))
     return training, validation

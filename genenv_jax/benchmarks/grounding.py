@@ -85,7 +85,7 @@ def judge(
     if described and not (sought or asked.is_foreign or asked.part(" ".join(meant))):
         return Rejection(NOT_ASKED, "the request shares no word with the functions that are called")
     said = _Said(context)
-    missing = said.missing(sought, frozenset(map(_form, words(described))))
+    missing = said.missing(sought, frozenset(map(_form, words(described))), _repeated(calls, sought))
     if missing:
         shown = f"{len(missing)} of {len(sought)} values are not in the request: {missing[0]!r}"
         return Rejection(NOT_ASKED, shown[:200])
@@ -145,10 +145,13 @@ class _Said:
         related = any(stem in self._stems for word in found for stem in _stems(word)[:1])
         return related or any(map(self._has, found)) or self._in_a_row(value)
 
-    def missing(self, values: Sequence[Any], usual: Collection[str]) -> list[Any]:
+    def missing(
+        self, values: Sequence[Any], usual: Collection[str], repeated: Mapping[str, int]
+    ) -> list[Any]:
         """The values that the text does not state; `usual`: words that say nothing about a text.
 
         Each number equals one of the text's times a unit, or needs one of its own with the same digits.
+        `repeated`: how many it needs, default one.
         """
         numbers = {_text(value): value for value in values if _NUMBER.fullmatch(_text(value))}
         texts = {_text(value): value for value in values if _text(value) not in numbers}
@@ -160,10 +163,11 @@ class _Said:
         rest = []
         for text, value in numbers.items():
             word = _needed(value)[0]
-            if spoken[word] > 0:
-                spoken[word] -= 1
-            elif f"{float(text):g}" not in counted:
-                rest.append((word, value))
+            for _ in range(repeated.get(text, 1)):
+                if spoken[word] > 0:
+                    spoken[word] -= 1
+                elif f"{float(text):g}" not in counted:
+                    rest.append((word, value))
         alike = collections.Counter(map(self._scaled, spoken.elements()))
         alike.subtract(self._scaled(word) for word, _ in rest)
         missing = [value for word, value in rest if alike[self._scaled(word)] < 0]
@@ -224,6 +228,14 @@ class _Said:
 
     def _has(self, word: str) -> bool:
         return word in self._words or (word[0].isdigit() and _digits(word) in self._digits)
+
+
+def _repeated(calls: Sequence[tuple[str, Mapping[str, Any]]], sought: Sequence[Any]) -> Mapping[str, int]:
+    """How many arguments of one call have the same value, of those that the request must contain."""
+    most: collections.Counter[str] = collections.Counter()
+    for _, arguments in calls:
+        most |= collections.Counter(map(_text, arguments.values()))
+    return most & collections.Counter(map(_text, sought))
 
 
 def leaves(value: Any) -> Iterator[Any]:

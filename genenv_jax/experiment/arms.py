@@ -53,8 +53,10 @@ ARMS: dict[str, dict[str, object]] = {
     },
     # The same without training: what is asked for follows the agent, the simulator stays the initial one.
     "asked": {**_FROZEN, "simulator.method": "hindsight"},
-    # GenEnv-Random: the simulator writes fresh tasks and is never trained.
-    "random": _FROZEN,
+    # GenEnv-Random: the simulator writes fresh tasks and is never trained; nothing follows R_env.
+    "random": {**_FROZEN, "simulator.rwr_temperature": 0.0},
+    # The same, but prompts that ask for a difficulty ask as GenEnv's: what is left out is the training.
+    "frozen": _FROZEN,
     # GenEnv-Static: tasks that the initial simulator writes once; five per seed in the paper.
     "static-64": {**_FROZEN, "tasks.source": "static", "tasks.count": 64},
     "static-512": {**_FROZEN, "tasks.source": "static", "tasks.count": 512},

@@ -16,14 +16,12 @@ class AskedDifficulties:
 
     p̂ is the agent's success rate at tasks of that difficulty, in the latest epoch that had some.  Without
     any, that of the next easier difficulty counts; if there is none, R_env is 1.  A simulator's update
-    weighs its tasks by the same formula.
-
-    An untrained simulator is asked for all difficulties alike.
+    weighs its tasks by the same formula.  λ = 0 asks for all difficulties alike.
     """
 
     def __init__(self, benchmark: Benchmark, curriculum: CurriculumConfig, simulator: SimulatorConfig):
         self._benchmark, self._curriculum = benchmark, curriculum
-        self._temperature = simulator.rwr_temperature if simulator.train else 0.0
+        self._temperature = simulator.rwr_temperature
         self._latest = LatestStatistics()
 
     def of(self, seed: Task, draws: np.random.Generator) -> SeedStatistics | None:

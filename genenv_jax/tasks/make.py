@@ -75,7 +75,7 @@ def make_source(
         return SeedSource(SeedTasks(seeds.tasks, per_epoch, config.seed))
     count = config.tasks.teacher_count(len(seeds.tasks), config.simulator.variations)
     if config.tasks.source == STATIC:
-        make = functools.partial(static_tasks, simulated, config.tasks.count)
+        make = functools.partial(static_tasks, simulated, benchmark, config.tasks.count)
     elif teacher is None:
         make = functools.partial(generator_tasks, benchmark, count, config.seed)
     else:

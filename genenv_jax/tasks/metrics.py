@@ -26,7 +26,7 @@ def generation_metrics(
     metrics: dict[str, float] = {
         "count": len(generations),
         "valid_share": np.mean([g.task is not None for g in generations]),
-        "grown_share": np.mean([g.seed.origin == "generated" for g in generations]),
+        "grown_share": np.mean([g.seed.origin == "generated" and g.seed is not g.task for g in generations]),
     }
     metrics |= thoughts.lengths([g.text for g in generations])
     reasons = Counter(g.rejection.reason for g in generations if g.rejection)

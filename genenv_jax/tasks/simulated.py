@@ -222,23 +222,24 @@ def _decided(
     return generations
 
 
-def static_tasks(simulated: SimulatorTasks, count: int) -> list[Task]:
-    """Tasks that the initial simulator writes, in as many rounds over the seeds as needed.
+def static_tasks(simulated: SimulatorTasks, benchmark: Benchmark, count: int) -> list[Task]:
+    """Different tasks that the initial simulator writes, in as many rounds over the seeds as needed.
 
     count: how many; 0: as many as one round over all seeds yields.
     Raises ValueError if too few pass verification.
     """
     once = math.ceil(len(simulated.seeds.tasks) / simulated.seeds.per_epoch)
-    tasks: list[Task] = []
+    tasks: dict[str, Task] = {}
     rounds = 0
     while len(tasks) < (count or math.inf) and rounds < (once * _ROUNDS if count else once):
         seeds = simulated.seeds.choose(rounds)
         batch = simulated.write(rounds, seeds, initial=True)
-        tasks += [g.task for g in batch.accepted]
+        for g in batch.accepted:  # by a verifier that may have forgotten earlier rounds
+            tasks.setdefault(benchmark.canonical(g.task), g.task)
         rounds += 1
     if len(tasks) < count:
         raise ValueError(
             f"config.tasks.count = {count}: the initial simulator wrote {len(tasks)} tasks that pass "
             f"verification in {rounds} rounds"
         )
-    return tasks[: count or None]
+    return list(tasks.values())[: count or None]

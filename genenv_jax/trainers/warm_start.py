@@ -35,6 +35,8 @@ from genenv_jax.sampling.sampler import bucket, pad_rows
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array, Params
 
+# Texts of a simulator's prompt; not `simulator.variations`, so that arms share their start.
+VARIATIONS = 2
 _WIDTHS = (32, 128, 256, 512)  # of completions
 Shape = tuple[int, int, int]  # prompt width, completion width, number of completions
 
@@ -56,7 +58,7 @@ class WarmStartConfig(Settings):
       batch_size: completions per step.
       learning_rate: peak; it warms up over a fifteenth of the steps, at most 50, then follows a cosine to 0.
       micro_batches: micro-batches per step, of equally many prompts, whose gradients accumulate; fewer for
-        prompts with several completions, such as the simulator's (`simulator.variations`).
+        prompts with two completions, such as the simulator's.
       validation_share: share of the seed tasks held back; the step with the lowest loss on them is kept.
       validate_every: steps between two measurements of the validation loss.
       roles: players that are trained: "both" together, or the "simulator" alone.  The agent then starts from
@@ -154,7 +156,6 @@ class FineTuned:
 def fine_tune(
     c: WarmStartConfig,
     limits: LimitsConfig,
-    variations: int,
     moments: str,
     model: LanguageModel,
     params: Params,
@@ -174,7 +175,6 @@ def fine_tune(
     after each measurement; a restart with the same arguments continues from it to the same numbers.
 
     Args:
-      variations: maximum completions of a prompt.
       moments: type of the optimiser's moments.
       params: trained parameters, float32: all, or the adapters.  Donated.
       frozen: the other parameters.
@@ -190,7 +190,7 @@ def fine_tune(
         raise ValueError(
             f"none of {len(demonstrations)} demonstrations fits config.limits: expected longer limits"
         )
-    shapes = _Shapes(limits, variations)
+    shapes = _Shapes(limits)
     part = c.batch_size // c.micro_batches
 
     def size(shape: Shape) -> int:
@@ -328,8 +328,8 @@ def _prompt_widths(limits: LimitsConfig) -> list[int]:
 class _Shapes:
     """The few shapes (prompt, completion, completions) that examples are padded to."""
 
-    def __init__(self, limits: LimitsConfig, variations: int):
-        self._variations, self._prompts = variations, _prompt_widths(limits)
+    def __init__(self, limits: LimitsConfig):
+        self._prompts = _prompt_widths(limits)
         answers = (limits.agent_response, limits.agent_episode, limits.simulator_response)
         widths = {*answers, *(w for w in _WIDTHS if w < max(answers))} - {0}
         self._completions, self.episodes = sorted(widths), bool(limits.agent_episode)
@@ -339,7 +339,7 @@ class _Shapes:
         return (
             bucket(len(example.prompt), self._prompts, "a prompt"),
             bucket(max(map(len, completions)), self._completions, "a completion"),
-            1 if len(completions) == 1 else self._variations,
+            1 if len(completions) == 1 else VARIATIONS,
         )
 
 

@@ -52,6 +52,8 @@ def _verdict(request, arguments, described="", name="f"):
         ("A loan of $5,000", {"amount": 50_000}, NOT_ASKED),
         ("Sides of 3 and .", {"a": 3, "b": 4}, NOT_ASKED),
         ("Sides of 3 and 3.", {"a": 3, "b": 3}, GROUNDED),
+        ("A side of 3.", {"a": 3, "b": 3}, NOT_ASKED),
+        ("A molar mass of 23 at 300 Kelvin.", {"quantity": 23.0, "molar_mass": 23.0}, NOT_ASKED),
         ("Write to Ann, please.", {"name": "Ann Miller"}, NOT_ASKED),
         ("From Rome to Oslo.", {"start": "Rome", "end": "Oslo"}, GROUNDED),
         ("From Rome to Oslo.", {"start": "Oslo", "end": "Rome"}, UNDECIDED),
@@ -68,6 +70,12 @@ def _verdict(request, arguments, described="", name="f"):
 )
 def test_values_that_a_request_says_or_not(request_text, arguments, verdict):
     assert _verdict(request_text, arguments) == verdict
+
+
+def test_calls_may_share_a_number_and_a_default_needs_none():
+    calls = [("f", {"a": side, "b": 7}) for side in (3, 4)]
+    assert judge(calls, [3, 7, 4, 7], "3 or 4, by 7", "3 or 4, by 7", "") == GROUNDED
+    assert judge([("f", {"a": 3, "b": 3})], [3], "A side of 3.", "A side of 3.", "") == GROUNDED
 
 
 @pytest.mark.parametrize(

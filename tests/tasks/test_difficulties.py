@@ -17,8 +17,8 @@ SEED = TOY.tasks("seed")[0]
 ATTEMPTS = [("red", 8, 4), ("blue", 8, 8), ("red one", 8, 0), ("red one two four", 8, 8)]
 
 
-def asking(benchmark=TOY, train=True):
-    simulator = SimulatorConfig(train=train, rwr_temperature=2.0)
+def asking(benchmark=TOY, temperature=2.0):
+    simulator = SimulatorConfig(train=False, rwr_temperature=temperature)
     return AskedDifficulties(benchmark, CurriculumConfig(beta=4.0), simulator)
 
 
@@ -48,9 +48,9 @@ def test_what_is_easier_than_all_tasks_so_far_counts_as_solved_half_of_the_time(
     assert [counts[d] / 4000 for d in (1, 2, 3)] == pytest.approx(weights / weights.sum(), abs=0.03)
 
 
-@pytest.mark.parametrize(("train", "attempts"), [(True, []), (False, ATTEMPTS)])
-def test_all_alike_before_the_first_attempts_and_for_an_untrained_simulator(train, attempts):
-    counts = asked_for(attempted(asking(train=train), attempts))
+@pytest.mark.parametrize(("temperature", "attempts"), [(2.0, []), (0.0, ATTEMPTS)])
+def test_all_alike_before_the_first_attempts_and_without_lambda(temperature, attempts):
+    counts = asked_for(attempted(asking(temperature=temperature), attempts))
     assert min(counts.values()) > 1200 and len(counts) == 3
 
 

@@ -145,6 +145,8 @@ def test_metrics_by_hand():
     assert found["generated/asked_gap"] == pytest.approx(0.6 - 1.6 / 3)
     correlation = np.corrcoef([0.6, 0.2, 0.8], [0.5, 0.4, 0.9])[0, 1]
     assert found["generated/asked_correlation"] == pytest.approx(correlation)
+    fixed = TaskBatch.of_tasks([batch.generations[3].seed])
+    assert generation_metrics(fixed.generations, TOY, 0.5, 0.1)["generated/grown_share"] == 0
     nothing = generation_metrics(batch.generations[4:], TOY, 0.5, 0.1)
     assert nothing == {
         "generated/count": 1,

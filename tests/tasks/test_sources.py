@@ -1,6 +1,7 @@
 """Tasks that do not come fresh from the simulator."""
 
 import collections
+import types
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.tasks import fixed, oracle
 from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.simulated import static_tasks
 from genenv_jax.tasks.sources import TasksConfig
 from genenv_jax.tasks.teacher import TeacherConfig
 from tests.toy import Toy
@@ -109,6 +111,20 @@ def test_attempts_are_noted_by_difficulty():
         assert each.statistics["depth_1"].success_rate == 5 / 8
         assert each.statistics["depth_2"].success_rate == 1 / 8
         assert each.statistics["depth_3"].success_rate is None
+
+
+def test_static_tasks_differ_although_the_verifier_forgets_them():
+    toy = Toy()
+    rounds = [["red", "blue"], ["red", "green"], ["blue", "two", "one"]]
+
+    def write(number, seeds, initial):
+        assert initial
+        return TaskBatch.of_tasks([toy.task(f"{number}-{text}", text) for text in rounds[number]])
+
+    pool = types.SimpleNamespace(tasks=range(2), per_epoch=2, choose=lambda number: [])
+    simulated = types.SimpleNamespace(seeds=pool, write=write)
+    found = [task.id for task in static_tasks(simulated, toy, 4)]
+    assert found == ["0-red", "0-blue", "1-green", "2-two"]
 
 
 @pytest.mark.parametrize("source", ["teacher", "oracle"])

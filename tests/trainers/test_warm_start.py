@@ -84,9 +84,10 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     agents = [d for d in of_both if d.role == "agent"]
     assert measured(given, agents) == pytest.approx(first["validation/agent"], abs=1e-4)
     assert measured(directory, agents) == pytest.approx(best["validation/agent"], abs=1e-4)
-    # A second run takes it from the cache.
+    # A second run takes it from the cache, also as an arm with another number of variations.
     monkeypatch.setattr(supervised, "fine_tune", None)
-    assert warm_start(cache, given, **options)[0] == directory
+    for changed in ({}, {"simulator.variations": 5}):
+        assert warm_start(cache, given, **options, **changed)[0] == directory
 
 
 def test_the_roles_take_turns(cache, given, monkeypatch):
@@ -104,11 +105,11 @@ def test_the_roles_take_turns(cache, given, monkeypatch):
         return recorded
 
     monkeypatch.setattr(learner, "make_supervised_step", recording)
-    options = {"simulator.variations": 4, "warm_start.micro_batches": 4, "warm_start.steps": 10}
+    options = {"warm_start.micro_batches": 4, "warm_start.steps": 10}
     warm_start(cache, given, **options)
     assert len(steps) == 10
     assert {step[:3] for step in steps[::2]} == {(4, 8, 1)}
-    assert {step[:3] for step in steps[1::2]} == {(1, 2, 4)}
+    assert {step[:3] for step in steps[1::2]} == {(2, 4, 2)}
     assert all(filled == 8 for *_, filled in steps[::2])
 
 
