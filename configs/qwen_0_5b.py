@@ -15,8 +15,8 @@ is GRPO on the seeds alone, which takes held-out accuracy from .48 to .65-.75 in
 
     genenv train --config=configs/qwen_0_5b.py:bfcl,cpu --config.agent.base_share=0.0 --workdir=runs/alone
 
-trains only on that simulator's tasks: .48 to .67 in four epochs at commit ae93e89.  With two
-evaluations this took 93 minutes; an earlier run needed 7.7 GiB.
+trains only on that simulator's tasks: .48 to .67 in four epochs at commit ae93e89.  With the warm
+start and two evaluations this took 100 minutes; an earlier run needed 7.7 GiB.
 """
 
 from genenv_jax.configs import smollm2

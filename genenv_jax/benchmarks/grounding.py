@@ -64,7 +64,8 @@ def judge(
     Args:
       calls: (function, arguments) of each call.  A request writes a call out if it has `function(`, or in one
         line the function and each `argument=value` or `argument: value`.
-      values: the values that the request must contain; lists and mappings are flattened (`leaves`).
+      values: the values of each call that the request must contain; lists and mappings are flattened
+        (`leaves`).  It must contain a number as often as a call has it; "sides of 5" is not enough for two.
       request: what the agent is asked, without calls that were made before.
       context: everything that the agent reads of the conversation.
       described: the descriptions of the called functions that the agent reads.  If no value is required, the
@@ -79,13 +80,14 @@ def judge(
         called = any(f"{fold(name)}(" in text for text in told)
         if called or any(_is_written(name, arguments, line) for line in lines):
             return Rejection(GIVEN_AWAY, f"the request contains the call of {name[:60]}")
-    sought = [leaf for leaf in leaves(values) if _needed(leaf)]
+    of_calls = [[leaf for leaf in leaves(of) if _needed(leaf)] for of in values]
+    sought = list(leaves(of_calls))
     meant = [described, *map(str, leaves([arguments for _, arguments in calls]))]
     asked = _Said(request)
     if described and not (sought or asked.is_foreign or asked.part(" ".join(meant))):
         return Rejection(NOT_ASKED, "the request shares no word with the functions that are called")
     said = _Said(context)
-    missing = said.missing(sought, frozenset(map(_form, words(described))), _repeated(calls, sought))
+    missing = said.missing(sought, frozenset(map(_form, words(described))), _most(of_calls))
     if missing:
         shown = f"{len(missing)} of {len(sought)} values are not in the request: {missing[0]!r}"
         return Rejection(NOT_ASKED, shown[:200])
@@ -145,13 +147,11 @@ class _Said:
         related = any(stem in self._stems for word in found for stem in _stems(word)[:1])
         return related or any(map(self._has, found)) or self._in_a_row(value)
 
-    def missing(
-        self, values: Sequence[Any], usual: Collection[str], repeated: Mapping[str, int]
-    ) -> list[Any]:
+    def missing(self, values: Sequence[Any], usual: Collection[str], times: Mapping[str, int]) -> list[Any]:
         """The values that the text does not state; `usual`: words that say nothing about a text.
 
-        Each number equals one of the text's times a unit, or needs one of its own with the same digits.
-        `repeated`: how many it needs, default one.
+        Each number equals one of the text's times a unit, or needs `times` numbers of its own with the same
+        digits.
         """
         numbers = {_text(value): value for value in values if _NUMBER.fullmatch(_text(value))}
         texts = {_text(value): value for value in values if _text(value) not in numbers}
@@ -163,7 +163,7 @@ class _Said:
         rest = []
         for text, value in numbers.items():
             word = _needed(value)[0]
-            for _ in range(repeated.get(text, 1)):
+            for _ in range(times[text]):
                 if spoken[word] > 0:
                     spoken[word] -= 1
                 elif f"{float(text):g}" not in counted:
@@ -230,12 +230,12 @@ class _Said:
         return word in self._words or (word[0].isdigit() and _digits(word) in self._digits)
 
 
-def _repeated(calls: Sequence[tuple[str, Mapping[str, Any]]], sought: Sequence[Any]) -> Mapping[str, int]:
-    """How many arguments of one call have the same value, of those that the request must contain."""
+def _most(of_calls: Sequence[Sequence[Any]]) -> Mapping[str, int]:
+    """How often the call that has a value most often has it."""
     most: collections.Counter[str] = collections.Counter()
-    for _, arguments in calls:
-        most |= collections.Counter(map(_text, arguments.values()))
-    return most & collections.Counter(map(_text, sought))
+    for values in of_calls:
+        most |= collections.Counter(map(_text, values))
+    return most
 
 
 def leaves(value: Any) -> Iterator[Any]:

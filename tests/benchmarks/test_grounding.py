@@ -27,7 +27,7 @@ CALL = Task("c", "api_bank", "lv3-api-train", (_ASKED,), (_TOOL,), _CALL)
 
 
 def _verdict(request, arguments, described="", name="f"):
-    found = judge([(name, arguments)], list(arguments.values()), request, request, described)
+    found = judge([(name, arguments)], [arguments], request, request, described)
     return found.reason if isinstance(found, Rejection) else found
 
 
@@ -73,9 +73,10 @@ def test_values_that_a_request_says_or_not(request_text, arguments, verdict):
 
 
 def test_calls_may_share_a_number_and_a_default_needs_none():
-    calls = [("f", {"a": side, "b": 7}) for side in (3, 4)]
-    assert judge(calls, [3, 7, 4, 7], "3 or 4, by 7", "3 or 4, by 7", "") == GROUNDED
-    assert judge([("f", {"a": 3, "b": 3})], [3], "A side of 3.", "A side of 3.", "") == GROUNDED
+    calls = [("f", {"a": side, "b": 7, "digits": 7}) for side in (3, 4)]
+    said = "Sides of 3 or 4, by 7."
+    assert judge(calls, [(3, 7), (4, 7)], said, said, "") == GROUNDED
+    assert judge(calls, [(3, 7, 7), (4, 7)], said, said, "").reason == NOT_ASKED
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def grounding(task: Task) -> Rejection | str:
     known = [tool for tool in task.tools if tool["name"] == spec["name"]]
     described = " ".join(map(str, leaves(known)))
     context = _SPEAKER.sub("", dialogue)  # a keyword may be `user`
-    found = judge(calls, values, spoken, context, described, prompts.year(task))
+    found = judge(calls, [values], spoken, context, described, prompts.year(task))
     if spec["name"] == TOOL_SEARCHER and getattr(found, "reason", "") == base.NOT_ASKED:
         return judge([], [], context, context, " ".join(values))
     return found

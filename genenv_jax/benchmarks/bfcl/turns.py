@@ -106,11 +106,11 @@ def grounding(task: Task) -> Rejection | str:
     pairs = [pair for call in spec["ground_truth"] for pair in call.items()]
     required = [{name: {k: o for k, o in of.items() if "" not in o}} for name, of in pairs]
     asked = list(schemas.reference_calls(required, task.tools))
-    values = schemas.values_to_state(asked, task.tools) if spec["rule"] == AST else []
+    values = [schemas.values_to_state([call], task.tools) for call in asked if spec["rule"] == AST]
     context = "\n".join(message["content"] for message in task.messages)
     called = {name for name, _ in calls}
     described = " ".join(map(str, leaves([tool for tool in task.tools if tool["name"] in called])))
-    if spec["rule"] == AST and not values:  # the answer must not be a mere guess among listed values
+    if spec["rule"] == AST and not any(values):  # the answer must not be a mere guess among listed values
         listed = [leaf for leaf in leaves([of for _, of in asked]) if isinstance(leaf, str)]
         described = " ".join(listed) or described
     return judge(calls, values, text(task), context, described)

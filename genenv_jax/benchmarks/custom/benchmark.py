@@ -25,7 +25,7 @@ from genenv_jax.benchmarks.bfcl.schemas import values_to_state
 from genenv_jax.benchmarks.calls import write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT, F1
-from genenv_jax.benchmarks.grounding import judge, leaves
+from genenv_jax.benchmarks.grounding import judge
 from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
@@ -286,9 +286,9 @@ class Custom(ToolBenchmark):
             return base.UNDECIDED
         said = "\n".join(message["content"] for message in task.messages)
         made = calls.pairs(task.answer["reference"])
-        values = [value for _, arguments in made for value in leaves(arguments)]
+        values = [arguments for _, arguments in made]
         if task.tools:
-            values = values_to_state(made, task.tools)
+            values = [values_to_state([call], task.tools) for call in made]
         return judge(made, values, self.text(task), said, "")
 
     def signature(self, task: Task) -> str:
