@@ -35,7 +35,7 @@ from genenv_jax.sampling.sampler import bucket, pad_rows
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array, Params
 
-# Texts of a simulator's prompt; not `simulator.variations`, so that arms share their start.
+# Completions of a simulator's prompt.  Not `simulator.variations`, which some arms set: all start alike.
 VARIATIONS = 4
 _WIDTHS = (32, 128, 256, 512)  # of completions
 Shape = tuple[int, int, int]  # prompt width, completion width, number of completions
@@ -58,7 +58,7 @@ class WarmStartConfig(Settings):
       batch_size: completions per step.
       learning_rate: peak; it warms up over a fifteenth of the steps, at most 50, then follows a cosine to 0.
       micro_batches: micro-batches per step, of equally many prompts, whose gradients accumulate; fewer for
-        prompts with up to four completions, such as the simulator's.
+        prompts with several completions, such as the simulator's.
       validation_share: share of the seed tasks held back; the step with the lowest loss on them is kept.
       validate_every: steps between two measurements of the validation loss.
       roles: players that are trained: "both" together, or the "simulator" alone.  The agent then starts from
