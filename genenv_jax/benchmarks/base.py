@@ -221,6 +221,13 @@ class Benchmark(abc.ABC):
         """
         return ()
 
+    def joined(self, one: Task, other: Task) -> Task | None:
+        """A task with the requests of two seeds that have the same tools.  None (the default): it has none.
+
+        It demonstrates difficulties that no seed has, where prompts can ask for one.
+        """
+        return None
+
     # -- the agent ------------------------------------------------------------------------------------------
 
     def use_template(self, written_call: str, made: bool = False) -> None:  # noqa: B027

@@ -147,13 +147,15 @@ def seed_demonstrations(
     `verify` accept as variations: preferably from other records and with the same tools.  If none is
     accepted, it writes the seed itself, which at least shows the format; if that fails too, only the agent
     gets a demonstration.  Where prompts can ask for a difficulty (`Benchmark.askable`), they ask for that of
-    what is written, one demonstration for each.
+    what is written, one demonstration for each.  For difficulties that no seed has it also writes another
+    seed with its tools and the seed itself in one task (`Benchmark.joined`).
     """
     by_category: dict[str, list[Task]] = {}
     by_tools: dict[tuple[str, ...], list[Task]] = {}
     for seed in seeds:
         by_category.setdefault(seed.category, []).append(seed)
         by_tools.setdefault(_names(seed), []).append(seed)
+    known = {benchmark.difficulty(seed) for seed in seeds}
     found = []
     for seed in seeds:
         messages, written = reference(benchmark, seed)
@@ -168,6 +170,10 @@ def seed_demonstrations(
         far = [other for other in others if benchmark.source(other) != own]
         written = _variations(benchmark, seed, far[:_TRIES] + near[:_TRIES], variations)
         written = written or _variations(benchmark, seed, [seed], 1)
+        if lacking := {*benchmark.askable(seed)} - known:
+            both = (benchmark.joined(other, seed) for other in sharing if other is not seed)
+            both = [task for task in both if task and benchmark.difficulty(task) in lacking]
+            written += _variations(benchmark, seed, both, variations)
         texts: dict[SeedStatistics, list[str]] = {}
         for task in written:
             text = benchmark.simulator_answer(task, seed)

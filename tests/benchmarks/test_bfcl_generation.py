@@ -122,12 +122,23 @@ def test_seeds_in_pairs_share_their_functions():
     benchmark.tasks = lambda split: two if split == "seed" else []
     assert benchmark.source(two[0]) == benchmark.source(two[1])  # both train, or both validate
     made = seed_demonstrations(benchmark, two, 4, np.random.default_rng(0))
-    written = [d.completions for d in made if d.role == SIMULATOR]
-    assert written == [(benchmark.simulator_answer(task, two[0]),) for task in reversed(two)]
-    assert all(text.startswith("New Tools: same\n") for (text,) in written)
-    asked = [d.messages[-1]["content"].split(".")[0] for d in made if d.role == SIMULATOR]
-    assert asked == ["Write a task that needs 2 calls", "Write a task that needs 1 call"]
-    task = _parse(benchmark, written[0][0], two[0])
+    written = [text for d in made if d.role == SIMULATOR for text in d.completions]
+    # No seed has three calls: both requests in one task show them.
+    pairs = list(zip(two, two[::-1], strict=True))
+    tasks = [(seed, task) for seed, other in pairs for task in (other, benchmark.joined(other, seed))]
+    assert written == [benchmark.simulator_answer(task, seed) for seed, task in tasks]
+    assert all(text.startswith("New Tools: same\n") for text in written)
+    asked = [d.messages[-1]["content"].split(".")[0][-7:] for d in made if d.role == SIMULATOR]
+    assert asked == ["2 calls", "3 calls", " 1 call", "3 calls"]
+    both = tasks[1][1]
+    assert benchmark.text(both) == "For 2, and for 3. Rome's weather?"
+    assert both.category == "parallel_multiple" and benchmark.difficulty(both) == 3
+    assert benchmark.score(both, benchmark.agent_answer(both)).success
+    asked_otherwise = ({"role": "user", "content": "Rome, and two tables."},)
+    three = dataclasses.replace(both, id="p_3", tools=both.tools[::-1], messages=asked_otherwise)
+    made = seed_demonstrations(benchmark, [*two, three], 4, np.random.default_rng(0))
+    assert not {*written[1::2]} & {text for d in made for text in d.completions}
+    task = _parse(benchmark, written[0], two[0])
     assert PAIRED in task.answer and task.category == two[1].category
     text = benchmark.simulator_messages(two[0], SeedStatistics(difficulty=3))
     assert benchmark.askable(two[0]) == (1, 2, 3) and not benchmark.askable(one)

@@ -42,7 +42,7 @@ from genenv_jax.benchmarks.bfcl.categories import (
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import all_spoken
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
-from genenv_jax.benchmarks.bfcl.pairs import PAIRED, paired
+from genenv_jax.benchmarks.bfcl.pairs import PAIRED, joined, paired
 from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
@@ -260,6 +260,9 @@ class BFCL(Published, ToolBenchmark):
 
     def askable(self, seed: Task) -> Sequence[int]:
         return _CALLS if PAIRED in seed.answer else ()
+
+    def joined(self, one: Task, other: Task) -> Task | None:
+        return joined(one, other)
 
     def _calls(self, task: Task) -> list[str]:
         return [name for _, names in self.requests(task) for name in names]

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl.categories import kind_and_category, varies
@@ -9,6 +10,7 @@ from genenv_jax.benchmarks.subsets import stable_position
 
 PAIRED = "paired"  # in `Task.answer`: names the pair; what the simulator writes keeps the seed's functions
 _MOST_FUNCTIONS = 3  # of a pair
+_ENDS = tuple(".?!")  # of a sentence
 
 
 def paired(seeds: Sequence[Task]) -> list[Task]:
@@ -31,6 +33,15 @@ def paired(seeds: Sequence[Task]) -> list[Task]:
     return found
 
 
+def joined(one: Task, other: Task) -> Task:
+    """A task with the requests and the calls of two partners, one after the other."""
+    asked = [task.messages[-1]["content"].rstrip() for task in (one, other)]
+    first = asked[0] if asked[0][-1:] in _ENDS else f"{asked[0]}."
+    messages = (*one.messages[:-1], {"role": "user", "content": f"{first} {asked[1]}"})
+    calls = one.answer["ground_truth"] + other.answer["ground_truth"]
+    return _with_calls(dataclasses.replace(one, messages=messages), calls)
+
+
 def _names(seed: Task) -> set[str]:
     return {tool["name"] for tool in seed.tools}
 
@@ -45,7 +56,11 @@ def _fit(one: Task, other: Task) -> bool:
 
 
 def _with_functions(seed: Task, tools: tuple, pair: str) -> Task:
-    calls = len(seed.answer["ground_truth"])
-    kind, category = kind_and_category(seed.category, calls, len(tools))
-    answer = {**seed.answer, "kind": kind, PAIRED: pair}
-    return dataclasses.replace(seed, tools=tools, category=category, answer=answer)
+    shown = dataclasses.replace(seed, tools=tools, answer={**seed.answer, PAIRED: pair})
+    return _with_calls(shown, seed.answer["ground_truth"])
+
+
+def _with_calls(task: Task, calls: Sequence[Any]) -> Task:
+    kind, category = kind_and_category(task.category, len(calls), len(task.tools))
+    answer = {**task.answer, "kind": kind, "ground_truth": calls}
+    return dataclasses.replace(task, category=category, answer=answer)
