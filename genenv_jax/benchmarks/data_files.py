@@ -63,10 +63,7 @@ def prepared_directory(data_dir: str | os.PathLike[str] | None = None) -> pathli
 
 
 def find(
-    name: str,
-    marker: str,
-    data_dir: str | os.PathLike[str] | None = None,
-    subdirectories: Iterable[str] = (),
+    name: str, marker: str, data_dir: str | os.PathLike[str] | None = None, subdirectories: Iterable[str] = ()
 ) -> pathlib.Path:
     """The directory of a benchmark's files; FileNotFoundError names the remedy and the roots.
 

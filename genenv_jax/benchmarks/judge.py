@@ -73,9 +73,6 @@ class EndpointJudge:
             key = os.environ.get("OPENAI_API_KEY") or "none"
             self._client = openai.OpenAI(base_url=self.url, api_key=key, timeout=_SECONDS, max_retries=1)
         reply = self._client.chat.completions.create(
-            model=self.model,
-            messages=[{"role": "user", "content": prompt}],
-            temperature=0,
-            max_tokens=8,
+            model=self.model, messages=[{"role": "user", "content": prompt}], temperature=0, max_tokens=8
         )
         return read_verdict(reply.choices[0].message.content or "")

@@ -33,10 +33,7 @@ class ChatModel:
     transcripts: bool = False
 
     def answer(
-        self,
-        conversations: Sequence[list[Message]],
-        on_completion: OnCompletion,
-        turn: int | None = None,
+        self, conversations: Sequence[list[Message]], on_completion: OnCompletion, turn: int | None = None
     ) -> Any:
         """Answers every conversation `samples` times; calls `on_completion` with each finished answer.
 
@@ -46,11 +43,7 @@ class ChatModel:
         raise NotImplementedError
 
     def play(
-        self,
-        tasks: Sequence[Task],
-        episodes: Episodes,
-        on_end: Callable[[], object],
-        waiting: Waiting,
+        self, tasks: Sequence[Task], episodes: Episodes, on_end: Callable[[], object], waiting: Waiting
     ) -> tuple[list[list[Attempt]], Any]:
         """Plays `samples` episodes of each task to the end; returns attempts and their `Rollouts`.
 

@@ -37,15 +37,7 @@ def answer(benchmark: Benchmark, episodes: OpenEpisodes, question: str, argument
         task, text = arguments
         return benchmark.score(task, text)
     done, seed, task_id, generation, admit, text = arguments
-    return inspect(
-        benchmark,
-        text,
-        done=done,
-        seed=seed,
-        task_id=task_id,
-        generation=generation,
-        admit=admit,
-    )
+    return inspect(benchmark, text, done=done, seed=seed, task_id=task_id, generation=generation, admit=admit)
 
 
 def failure(question: str, how: str, detail: str) -> Outcome:

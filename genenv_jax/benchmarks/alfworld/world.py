@@ -39,10 +39,7 @@ _TOLD = {
     "help": _HELP,
     **{verb: f"You {verb} the {{}} using the {{}}." for verb in TREATMENTS},
 }
-_PUT = {
-    commands.PUT_IN_ON: "You put the {} in/on the {}.",
-    commands.MOVE_TO: "You move the {} to the {}.",
-}
+_PUT = {commands.PUT_IN_ON: "You put the {} in/on the {}.", commands.MOVE_TO: "You move the {} to the {}."}
 _MIDDLE = "You are in the middle of a room. Looking quickly around you, you see "
 _SIGNS = (("_bar_", "|"), ("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_", ","))
 

@@ -134,10 +134,7 @@ def template_messages(task: Task) -> list[Message]:
     """
     search = _SEARCH if task.answer["level"] > 1 else ""
     system = _TEMPLATE_RULES.format(year=year(task), search=search)
-    return [
-        tools_message(template_tools(task)),
-        *chat(system, _CONVERSATION + dialogue(task) + _CALL_CUE),
-    ]
+    return [tools_message(template_tools(task)), *chat(system, _CONVERSATION + dialogue(task) + _CALL_CUE)]
 
 
 def template_answer(task: Task, form: str) -> str:

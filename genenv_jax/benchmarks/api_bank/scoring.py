@@ -274,10 +274,7 @@ def agrees(
 
 
 def mismatch(
-    call: Call,
-    spec: Mapping[str, Any],
-    also: ParameterRule | None = None,
-    lenient_search: bool = False,
+    call: Call, spec: Mapping[str, Any], also: ParameterRule | None = None, lenient_search: bool = False
 ) -> str:
     """Why a call does not match the gold call under the official rules; "" for a match.
 

@@ -291,11 +291,7 @@ class _Reader:
 
 
 def _gold_call(
-    gold: Any,
-    fields: tuple[str, str],
-    dialogue: str,
-    tools: Sequence[Mapping[str, Any]],
-    where: str,
+    gold: Any, fields: tuple[str, str], dialogue: str, tools: Sequence[Mapping[str, Any]], where: str
 ) -> dict[str, Any]:
     """A call from the published dialogues; `fields` names its parameters and result."""
     api = field(gold, "api_name", str, where)

@@ -35,10 +35,7 @@ class SearchEpisode(Episode):
     """
 
     def __init__(
-        self,
-        opening: list[Message],
-        steps: Sequence[Mapping[str, Any]],
-        finish: Callable[[str], Score],
+        self, opening: list[Message], steps: Sequence[Mapping[str, Any]], finish: Callable[[str], Score]
     ):
         super().__init__(opening)
         self._steps = steps

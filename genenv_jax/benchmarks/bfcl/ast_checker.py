@@ -182,11 +182,7 @@ def _check_parallel(
 
 
 def _check_call(
-    tool: _Tool,
-    call: _Call,
-    expected: _Expected,
-    language: str,
-    standard: _Standard = standardize_string,
+    tool: _Tool, call: _Call, expected: _Expected, language: str, standard: _Standard = standardize_string
 ) -> str:
     """`simple_function_checker`: one call against one acceptable call."""
     options_of = next(iter(expected.values()))

@@ -20,18 +20,8 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.bfcl import backends, prompts, soundness
 from genenv_jax.benchmarks.bfcl.backends import Call
-from genenv_jax.benchmarks.bfcl.conversation_tasks import (
-    all_spoken,
-    conversation_answer,
-    spoken,
-    tools_of,
-)
-from genenv_jax.benchmarks.bfcl.episode import (
-    END_OF_TURN,
-    MAX_ANSWER,
-    MAX_ANSWER_CALLS,
-    TOO_MANY_CALLS,
-)
+from genenv_jax.benchmarks.bfcl.conversation_tasks import all_spoken, conversation_answer, spoken, tools_of
+from genenv_jax.benchmarks.bfcl.episode import END_OF_TURN, MAX_ANSWER, MAX_ANSWER_CALLS, TOO_MANY_CALLS
 from genenv_jax.benchmarks.bfcl.fitting import shortened
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.bfcl.soundness import BAD_STATE
@@ -59,10 +49,7 @@ must change something, or find out what was not known before. Every value in a c
 up to then, or in what the calls before it returned. What a turn asks for must be asked for in words: not by \
 naming its functions, and so that no other calls, and no other order of them, would serve as well (say what \
 comes first, and what then)."""
-_TURN = {
-    "request": "what the user wants first",
-    "calls": "[name(parameter='value'), second_name(count=2)]",
-}
+_TURN = {"request": "what the user wants first", "calls": "[name(parameter='value'), second_name(count=2)]"}
 _EXAMPLE = {"state": {"ClassName": {"key": "value"}}, "turns": [_TURN]}
 _HEADING_CHARS = 100  # total, of the headings in the simulator's message
 _MAX_TURNS = 8

@@ -9,13 +9,7 @@ from typing import Any
 from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker
-from genenv_jax.benchmarks.bfcl.categories import (
-    AST,
-    CONVERSATION,
-    STATIC_MATCH,
-    TURN_STATE,
-    varies,
-)
+from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION, STATIC_MATCH, TURN_STATE, varies
 from genenv_jax.benchmarks.bfcl.fitting import fitted, merged, shortened, size_of
 from genenv_jax.benchmarks.bfcl.pairs import PAIRED
 from genenv_jax.benchmarks.calls import LLAMA

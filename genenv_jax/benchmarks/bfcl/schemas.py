@@ -294,8 +294,7 @@ def default_of(schema: Mapping[str, Any]) -> Any:
 
 
 def reference_calls(
-    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
-    tools: Sequence[Mapping[str, Any]],
+    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]], tools: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """One call for each entry of a ground truth, with the first option of each parameter.
 

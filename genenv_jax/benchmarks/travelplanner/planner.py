@@ -12,13 +12,7 @@ from typing import Any
 from genenv_jax.benchmarks.travelplanner.database import Database, text_of
 from genenv_jax.benchmarks.travelplanner.plans import MEALS, SLOTS, name_and_city
 from genenv_jax.benchmarks.travelplanner.queries import Query
-from genenv_jax.benchmarks.travelplanner.references import (
-    City,
-    Leg,
-    Reference,
-    layout_of,
-    travel_days,
-)
+from genenv_jax.benchmarks.travelplanner.references import City, Leg, Reference, layout_of, travel_days
 from genenv_jax.benchmarks.travelplanner.scoring import failed, judge, suits
 
 _ATTRACTIONS_A_DAY = 2

@@ -22,12 +22,7 @@ from typing import Any, NamedTuple
 
 from genenv_jax.benchmarks.base import Score, Task
 from genenv_jax.benchmarks.travelplanner.database import Accommodation, Database, Drive
-from genenv_jax.benchmarks.travelplanner.plans import (
-    MEALS,
-    before_parenthesis,
-    name_and_city,
-    route_of,
-)
+from genenv_jax.benchmarks.travelplanner.plans import MEALS, before_parenthesis, name_and_city, route_of
 from genenv_jax.benchmarks.travelplanner.queries import Query
 
 Plan = Sequence[Mapping[str, Any]]  # days; slots hold strings, or None (or another empty value)
