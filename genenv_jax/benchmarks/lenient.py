@@ -8,21 +8,13 @@ import json
 import re
 from typing import Any
 
-from genenv_jax.benchmarks.safe_parse import (
-    DOUBLE_QUOTED,
-    MAX_CHARS,
-    MAX_DEPTH,
-    SINGLE_QUOTED,
-    parse_json,
-    parse_literal,
-    unfenced,
-)
+from genenv_jax.benchmarks.safe_parse import MAX_CHARS, MAX_DEPTH, QUOTED, parse_json, parse_literal, unfenced
 from genenv_jax.benchmarks.task import UNPARSABLE, Rejection
 
 _MOST_BRACKETS = 2  # too few or too many at the end; a text that lacks more was cut off
 _CLOSING = {"[": "]", "{": "}"}
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
-_TOKEN = re.compile(rf"{DOUBLE_QUOTED}|{SINGLE_QUOTED}|\w+|\s+|.", re.DOTALL)
+_TOKEN = re.compile(rf"{QUOTED}|\w+|\s+|.", re.DOTALL)
 
 
 def parse_lenient(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:

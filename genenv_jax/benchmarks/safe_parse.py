@@ -27,7 +27,8 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _FENCE = re.compile(r"```\w*\s*")
 # Strings in each kind of quotes.  An unclosed one runs to the end of the text: retrying at each of its quotes
 # would take quadratic time.
-DOUBLE_QUOTED, SINGLE_QUOTED = (rf"{quote}(?>(?:[^{quote}\\]++|\\.)*)(?:{quote}|\\?\Z)" for quote in "\"'")
+_QUOTED = [rf"{quote}(?>(?:[^{quote}\\]++|\\.)*)(?:{quote}|\\?\Z)" for quote in "\"'"]
+DOUBLE_QUOTED, QUOTED = _QUOTED[0], "|".join(_QUOTED)
 _JSON_TOKEN = re.compile(rf"{DOUBLE_QUOTED}|([\[{{])|([\]}}])", re.DOTALL)
 # Python's strings: in three quotes, or in one at each end, on one line.
 _PYTHON_STRING = "|".join(
@@ -45,12 +46,8 @@ _PYTHON_TOKEN = re.compile(
 )
 
 
-class _OutOfBoundsError(Exception):
-    """Well-formed arithmetic that the official decoder evaluates, but that is too large to compute here."""
-
-
-class _NotEvaluatedError(Exception):
-    """Arithmetic that the official decoder gives to `eval`, with operands that are not supported here."""
+class _NotComputedError(Exception):
+    """Arithmetic that the official decoder gives to `eval` and that is not computed here: reason, detail."""
 
 
 _ERRORS = (
@@ -266,10 +263,8 @@ def parse_calls(
         if not all(isinstance(element, ast.Call) for element in tree.elts):
             return Rejection(task.UNPARSABLE, "an element is not a call")
         return [_call(element, parameter_order) for element in tree.elts]
-    except _OutOfBoundsError as error:
-        return Rejection(task.TOO_LONG, str(error))
-    except _NotEvaluatedError as error:
-        return Rejection(task.NOT_EVALUATED, str(error))
+    except _NotComputedError as error:
+        return Rejection(*error.args)
     except _ERRORS as error:
         return Rejection(task.UNPARSABLE, _describe(error))
 
@@ -342,7 +337,7 @@ _BINARY = {
 
 
 def _arithmetic(node: ast.expr) -> Any:
-    """Value of a constant expression; raises _NotEvaluatedError, _OutOfBoundsError or one of `_ERRORS`."""
+    """Value of a constant expression; raises _NotComputedError or one of `_ERRORS`."""
     match node:
         case ast.Constant(value=value) if isinstance(value, int | float | complex | str):
             return value
@@ -354,7 +349,7 @@ def _arithmetic(node: ast.expr) -> Any:
             return _UNARY[type(op)](_arithmetic(operand))
         case ast.BinOp(op=op, left=left, right=right) if type(op) in _BINARY:
             return _bounded_binary(op, _arithmetic(left), _arithmetic(right))
-    raise _NotEvaluatedError(f"unsupported operand {type(node).__name__}")
+    raise _NotComputedError(task.NOT_EVALUATED, f"unsupported operand {type(node).__name__}")
 
 
 def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
@@ -363,12 +358,12 @@ def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
             bits = abs(left).bit_length()
             # Both are bounded before they are computed: this estimates the result's length closely.
             if isinstance(op, ast.Pow) and (bits - 1) * right > _MAX_BITS:
-                raise _OutOfBoundsError("power out of bounds")
+                raise _NotComputedError(task.TOO_LONG, "power out of bounds")
             if isinstance(op, ast.LShift) and bits + right > _MAX_BITS:
-                raise _OutOfBoundsError("shift out of bounds")
+                raise _NotComputedError(task.TOO_LONG, "shift out of bounds")
         value = _BINARY[type(op)](left, right)
         if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-            raise _OutOfBoundsError("number out of bounds")
+            raise _NotComputedError(task.TOO_LONG, "number out of bounds")
         return value
     if isinstance(op, ast.Add):
         size = _weight(left) + _weight(right)
@@ -378,11 +373,11 @@ def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
             raise ValueError("repetition needs an integer")
         size = _weight(sequence) * max(count, 0)
     elif isinstance(op, ast.Mod) and isinstance(left, str):  # can be asked for gigabytes of padding
-        raise _NotEvaluatedError("string formatting")
+        raise _NotComputedError(task.NOT_EVALUATED, "string formatting")
     else:
         raise ValueError("unsupported operands")
     if size > MAX_CHARS:
-        raise _OutOfBoundsError("sequence out of bounds")
+        raise _NotComputedError(task.TOO_LONG, "sequence out of bounds")
     return _BINARY[type(op)](left, right)
 
 

@@ -14,17 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.alfworld import (
-    commands,
-    engine,
-    expert,
-    games,
-    generation,
-    prompts,
-    scoring,
-    tasks,
-)
+from genenv_jax.benchmarks.alfworld import commands, engine, expert, games, generation, prompts, tasks
 from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RulesGame, RunningGame
+from genenv_jax.benchmarks.alfworld.scoring import aggregate, step_score
 from genenv_jax.benchmarks.base import BAD_TOOLS, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_names
 from genenv_jax.benchmarks.records import Published
@@ -255,7 +247,7 @@ class ALFWorld(Published):
     def verdict(self, task: Task, answer: str) -> Score:
         """For a game, the lines of the answer are played as commands."""
         if not self.is_interactive(task):
-            return scoring.step_score(task, answer)
+            return step_score(task, answer)
         read = commands.parse(answer)
         return self.episode(task).play([answer] if isinstance(read, Rejection) else read)
 
@@ -295,7 +287,7 @@ class ALFWorld(Published):
     # -- results --------------------------------------------------------------------------------------------
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        return scoring.aggregate(results)
+        return aggregate(results)
 
     def facts(self) -> dict[str, str]:
         found = self.games("eval")

@@ -24,14 +24,6 @@ _MAX_CHARS = 4_096  # broken texts can take quadratic time; references have up t
 _MAX_DEPTH = 200  # of a syntax tree
 
 
-class _MalformedError(Exception):
-    """The text is not a program with a call."""
-
-
-class _NestedError(Exception):
-    """The syntax tree is too deep."""
-
-
 def require() -> None:
     """Raises ValueError with the remedy if the grammars are not installed."""
     for name in ("tree_sitter", *_MODULES.values()):
@@ -66,19 +58,19 @@ def decode_source_calls(text: str, language: str) -> list[dict[str, dict[str, st
         if language == "java":
             return [_java_call(_java_nodes(source))]
         return [_javascript_call(_nodes(source, language))]
-    except _NestedError:
+    except RecursionError:
         return Rejection(TOO_DEEP, f"expressions nested beyond {_MAX_DEPTH}")
-    except _MalformedError as error:
+    except SyntaxError as error:
         return Rejection(UNPARSABLE, str(error)[:200])
 
 
 def _nodes(source: str, language: str) -> list[Any]:
-    """All nodes of the syntax tree, parents before children."""
+    """All nodes of the syntax tree, parents before children; RecursionError if it is too deep."""
     parser = importlib.import_module("tree_sitter").Parser()
     parser.set_language(_language(language))
     found = list(_walk(parser.parse(source.encode())))
     if any(node.is_error for node in found):
-        raise _MalformedError("a syntax error")
+        raise SyntaxError("a syntax error")
     return found
 
 
@@ -87,7 +79,7 @@ def _walk(tree: Any) -> Iterator[Any]:
     while waiting:
         node, depth = waiting.pop()
         if depth > _MAX_DEPTH:
-            raise _NestedError
+            raise RecursionError
         yield node
         waiting += [(child, depth + 1) for child in reversed(node.children)]
 
@@ -96,7 +88,7 @@ def _java_nodes(source: str) -> list[Any]:
     """The nodes of a program, or of one call without its semicolon."""
     try:
         return _nodes(source, "java")
-    except _MalformedError:
+    except SyntaxError:
         nodes = _nodes(f"{source}\n;", "java")
         statements = [node for node in nodes[0].children if not node.is_extra]
         calls = [statement.child(0).type for statement in statements if statement.children]
@@ -108,7 +100,7 @@ def _java_nodes(source: str) -> list[Any]:
 def _java_call(nodes: list[Any]) -> dict[str, dict[str, str]]:
     call = next((node for node in nodes if node.type == "method_invocation"), None)
     if call is None:
-        raise _MalformedError("no call")
+        raise SyntaxError("no call")
     owner = call.child_by_field_name("object")
     name = _text(call.child_by_field_name("name"))
     arguments = []
@@ -123,7 +115,7 @@ def _java_call(nodes: list[Any]) -> dict[str, dict[str, str]]:
 def _java_value(node: Any, nested: bool = False) -> str:
     """The official text of a value: that of its parts, without some white space and class bodies."""
     if node is None:
-        raise _MalformedError("an array or an object without a value")
+        raise SyntaxError("an array or an object without a value")
     if node.type in ("string_literal", "character_literal"):
         return _text(node) if nested else _text(node)[1:-1]
     if node.type == "array_creation_expression":
@@ -152,12 +144,12 @@ def _javascript_call(nodes: list[Any]) -> dict[str, dict[str, str]]:
             elif child.type in ("identifier", "true"):
                 arguments.append((POSITIONAL, _text(child)))
         return {_text(call.children[0]): _once_each(arguments)}
-    raise _MalformedError("no call")
+    raise SyntaxError("no call")
 
 
 def _once_each(arguments: list[tuple[str, str]]) -> dict[str, str]:
     if len(dict(arguments)) < len(arguments):
-        raise _MalformedError("repeated argument")
+        raise SyntaxError("repeated argument")
     return dict(arguments)
 
 

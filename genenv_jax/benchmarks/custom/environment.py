@@ -24,21 +24,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import imported
-from genenv_jax.benchmarks.base import (
-    NOT_EXECUTABLE,
-    STEP_LIMIT,
-    UNPARSABLE,
-    WRONG_ANSWER,
-    Benchmark,
-    Episode,
-    Message,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-    chat,
-)
+from genenv_jax.benchmarks import base, imported
+from genenv_jax.benchmarks.base import Benchmark, Episode, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.lenient import parse_lenient
 from genenv_jax.benchmarks.options import check_integers
 from genenv_jax.benchmarks.places import place
@@ -152,7 +139,9 @@ class TextEnvironment(Benchmark):
         if task.answer["solution"]:
             return super().fault(task)
         if task.origin == "generated":
-            return Rejection(WRONG_ANSWER, "no solution in the info of reset: nothing proves it solvable")
+            return Rejection(
+                base.WRONG_ANSWER, "no solution in the info of reset: nothing proves it solvable"
+            )
         return None
 
     def canonical(self, task: Task) -> str:
@@ -188,7 +177,7 @@ class TextEnvironment(Benchmark):
         system = _RULES.format(key=key, rules=self.rules and f" {self.rules}")
         shown = f"The agent reads:\n{seed.messages[-1]['content']}"
         task = f"Task:\n{self.simulator_answer(seed)}"
-        return chat(system, task, shown, success_record(statistics))
+        return base.chat(system, task, shown, success_record(statistics))
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return json.dumps(task.answer["reset"], ensure_ascii=False)
@@ -205,12 +194,12 @@ class TextEnvironment(Benchmark):
         else:
             fits, form = isinstance(given, dict), "an object"
         if not fits:
-            return Rejection(UNPARSABLE, f"expected an object with {key} alone, {form}")
+            return Rejection(base.UNPARSABLE, f"expected an object with {key} alone, {form}")
         try:
             return self._task(value, seed.id, "generated")
         except Exception as error:
             said = f"{type(error).__name__}: {error}"[:200]
-            return Rejection(NOT_EXECUTABLE, said + place(error))
+            return Rejection(base.NOT_EXECUTABLE, said + place(error))
 
     def facts(self) -> dict[str, str]:
         return {"environment": self.env}
@@ -245,11 +234,11 @@ class EnvironmentEpisode(Episode):
             reason = f"malformed_task_{type(error).__name__.lower()}"
             return Score(0.0, False, False, reason, {"error": said})
         if ended:
-            return self._score("not_solved" if terminated else STEP_LIMIT)
+            return self._score("not_solved" if terminated else base.STEP_LIMIT)
         return after
 
     def stop(self) -> Score:
-        return self._score(STEP_LIMIT)
+        return self._score(base.STEP_LIMIT)
 
     def _score(self, reason: str) -> Score:
         """The score of the rewards so far; reason: used unless it is a success."""

@@ -14,13 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.safe_parse import (
-    DOUBLE_QUOTED,
-    SINGLE_QUOTED,
-    check_text,
-    parse_json,
-    parse_literal,
-)
+from genenv_jax.benchmarks.safe_parse import QUOTED, check_text, parse_json, parse_literal
 
 SLOTS = "current_city transportation breakfast attraction lunch dinner accommodation".split()
 MEALS = ("breakfast", "lunch", "dinner")
@@ -38,7 +32,7 @@ _FROM = re.compile(r"from(?=\s)")
 _TO = re.compile(r"(?<=\s)to(?=\s)")
 _SPACE = re.compile(r"\s+")
 _LIST = re.compile(r"\[(?=\s*[{\]])")
-_TOKEN = re.compile(rf"{DOUBLE_QUOTED}|{SINGLE_QUOTED}|([\[{{])|([\]}}])", re.DOTALL)
+_TOKEN = re.compile(rf"{QUOTED}|([\[{{])|([\]}}])", re.DOTALL)
 
 
 def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
