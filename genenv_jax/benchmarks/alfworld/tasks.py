@@ -88,20 +88,11 @@ class Game:
         game, overview, history, found = self.task(origin), world.overview(), [], []
         for number, command in enumerate(plan):
             seen = prompts.transcript(overview, history, prompts.STATE_CHARS)
-            content = prompts.state_text(self.goal, seen)
+            messages = ({"role": "user", "content": prompts.state_text(self.goal, seen)},)
+            step = {"kind": "step", "grammar": world.grammar, "admissible": list(world.admissible())}
+            answer = game.answer | step | {"action": command}
             found.append(
-                dataclasses.replace(
-                    game,
-                    id=f"{self.id}#{number:02}",
-                    messages=({"role": "user", "content": content},),
-                    answer={
-                        **game.answer,
-                        "kind": "step",
-                        "grammar": world.grammar,
-                        "admissible": list(world.admissible()),
-                        "action": command,
-                    },
-                )
+                dataclasses.replace(game, id=f"{self.id}#{number:02}", messages=messages, answer=answer)
             )
             history.append((command, world.apply(command)))
         return found
