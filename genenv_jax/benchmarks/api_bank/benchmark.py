@@ -21,7 +21,7 @@ from genenv_jax.benchmarks.api_bank import calls, prompts, scoring, tasks
 from genenv_jax.benchmarks.api_bank import generation as generations
 from genenv_jax.benchmarks.api_bank.reward import score_call
 from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX, SPLITS
-from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
 from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
@@ -54,6 +54,11 @@ class APIBank(Published, ToolBenchmark):
     eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf")
     tool_search: str = scoring.EXACT
     reward: str = EXACT
+
+    simulator_messages = staticmethod(prompts.simulator_messages)
+    read = staticmethod(generations.read)
+    text = staticmethod(prompts.wording)
+    aggregate = staticmethod(scoring.official_metrics)
 
     def __post_init__(self):
         super().__post_init__()
@@ -115,9 +120,6 @@ class APIBank(Published, ToolBenchmark):
         """The dialogue or sample that the task is a step of."""
         return task.answer.get("sample", task.id)
 
-    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        return prompts.simulator_messages(seed, statistics)
-
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         new = task.answer.get("new_tools") if seed is None else task.tools != seed.tools
         tools = task.tools if new else None
@@ -128,9 +130,6 @@ class APIBank(Published, ToolBenchmark):
             return prompts.template_answer(task, self.call_form)
         prefix = CALL_PREFIX if task.answer["kind"] == CALL else ""
         return prefix + prompts.reference(task)
-
-    def read(self, text: str, seed: Task) -> Task | Rejection:
-        return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         return generations.fault(task) or super().fault(task)
@@ -144,9 +143,6 @@ class APIBank(Published, ToolBenchmark):
         spec = task.answer
         calls = [(spec["name"], spec["parameters"])] if spec["kind"] == CALL else []
         return meaning_of(task.tools, calls)
-
-    def text(self, task: Task) -> str:
-        return prompts.wording(task)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
         spec = task.answer
@@ -188,6 +184,3 @@ class APIBank(Published, ToolBenchmark):
             raise ValueError('expected "file", a text, "id", an integer, and "pred", a text')
         place = f":{file.removesuffix('.jsonl')}:{turn}"
         return next(((name, said) for name in tasks if name.endswith(place)), None)
-
-    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        return scoring.official_metrics(results)

@@ -13,13 +13,12 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Sequence
 
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, scoring, tasks
 from genenv_jax.benchmarks.bamboogle.episode import MAX_SEARCHES, SearchEpisode, search_answer
 from genenv_jax.benchmarks.bamboogle.scoring import normalize
-from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
 from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
@@ -55,6 +54,10 @@ class Bamboogle(Published):
     seed_fraction: float = 0.2
     judge_url: str = ""
     judge_model: str = ""
+
+    simulator_messages = staticmethod(prompts.simulator_messages)
+    read = staticmethod(generations.read)
+    aggregate = staticmethod(scoring.official_metrics)
 
     def __post_init__(self):
         super().__post_init__()
@@ -108,9 +111,6 @@ class Bamboogle(Published):
     def source(self, task: Task) -> str:
         return task.id.partition(":")[0]
 
-    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        return prompts.simulator_messages(seed, statistics)
-
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return generations.write(task)
 
@@ -127,9 +127,6 @@ class Bamboogle(Published):
     def episode(self, task: Task) -> SearchEpisode:
         finish = functools.partial(self.score, task)
         return SearchEpisode(self.agent_messages(task), task.answer["steps"], finish)
-
-    def read(self, text: str, seed: Task) -> Task | Rejection:
-        return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         """Whether a generated answer is true cannot be checked without a source; see `generation.fault`."""
@@ -185,9 +182,6 @@ class Bamboogle(Published):
             said = as_line(f"{type(error).__name__}: {error}")[:200]
             judged = {"judge": None, "judge_error": said}
         return dataclasses.replace(score, detail={**score.detail, **judged})
-
-    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        return scoring.official_metrics(results)
 
 
 def _questions(task: Task) -> set[str]:
