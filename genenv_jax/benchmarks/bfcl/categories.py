@@ -33,6 +33,12 @@ def categories(version: str) -> tuple[str, ...]:
     return (*NON_LIVE[version], *LIVE, *RELEVANCE, *MULTI_TURN)
 
 
+def specification(kind: str, language: str, rule: str, truth: list[Any], **more: Any) -> dict[str, Any]:
+    """The `Task.answer` of a task of the data set (`tasks.load`); `more`: what only some rules need."""
+    common = {"kind": kind, "language": language, "rule": rule, "ground_truth": truth, "same_tools": True}
+    return common | more
+
+
 NO_CALL = ("irrelevance", "relevance")
 
 

@@ -5,16 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl import conversation_tasks
-from genenv_jax.benchmarks.bfcl.categories import (
-    AST,
-    CONVERSATION,
-    MULTI_TURN,
-    STATIC_MATCH,
-    categories,
-    kind_of,
-    language_of,
-)
+from genenv_jax.benchmarks.bfcl import categories, conversation_tasks
 from genenv_jax.benchmarks.bfcl.files import Files, answer_of, find_directory, messages, tool
 from genenv_jax.benchmarks.records import field
 
@@ -24,7 +15,7 @@ def load(
     names: Sequence[str],
     data_dir: str | os.PathLike[str] | None = None,
     origin: str = "seed",
-    rule: str = STATIC_MATCH,
+    rule: str = categories.STATIC_MATCH,
     verify_files: bool = False,
 ) -> list[Task]:
     """Loads categories as tasks, in the order of the files.
@@ -47,7 +38,7 @@ def load(
     files = Files(version, find_directory(version, data_dir), verify_files)
     found: list[Task] = []
     for name in names:
-        if name in MULTI_TURN:
+        if name in categories.MULTI_TURN:
             found += conversation_tasks.read(files, name, origin, rule)
         else:
             found += _single_turns(files, name, origin)
@@ -61,10 +52,10 @@ def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, 
     independent turns, compared statically, under `<category>_turns`.
     """
     found = {}
-    for name in categories(version):
-        found[name] = load(version, [name], directory, "eval", CONVERSATION)
-        if name in MULTI_TURN:
-            found[f"{name}_turns"] = load(version, [name], directory, "eval", STATIC_MATCH)
+    for name in categories.categories(version):
+        found[name] = load(version, [name], directory, "eval", categories.CONVERSATION)
+        if name in categories.MULTI_TURN:
+            found[f"{name}_turns"] = load(version, [name], directory, "eval", categories.STATIC_MATCH)
     return found
 
 
@@ -80,7 +71,8 @@ def split_key(task_id: str) -> str:
 
 
 def _single_turns(files: Files, name: str, origin: str) -> Iterator[Task]:
-    checked = kind_of(name) in ("simple", "multiple", "parallel")
+    kind, language = categories.kind_of(name), categories.language_of(name)
+    checked = kind in ("simple", "multiple", "parallel")
     answers = files.answers(name) if checked else {}
     for where, record in files.records(name):
         task_id = field(record, "id", str, where)
@@ -98,13 +90,7 @@ def _single_turns(files: Files, name: str, origin: str) -> Iterator[Task]:
             category=name,
             messages=messages(question[0], where),
             tools=tools,
-            answer={
-                "kind": kind_of(name),
-                "language": language_of(name),
-                "rule": AST,
-                "ground_truth": truth,
-                "same_tools": True,
-            },
+            answer=categories.specification(kind, language, categories.AST, truth),
             origin=origin,
         )
 
