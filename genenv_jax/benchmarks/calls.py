@@ -35,6 +35,7 @@ from genenv_jax.benchmarks.task import TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.thoughts import after_thoughts
 
 Call = dict[str, dict[str, Any]]  # {name: arguments}
+Calls = Sequence[Mapping[str, Mapping[str, Any]]]  # the same, to be read only
 Found = list[Call] | Rejection
 
 MAX_CALLS = 128  # in one answer
@@ -104,7 +105,7 @@ def form_of(written: str) -> str:
     return HERMES
 
 
-def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> str:
+def write_calls(calls: Calls, form: str) -> str:
     """Calls in the format `form` of a model family (`form_of`); `read_calls` inverts it.
 
     Raises TypeError or ValueError for an argument that is not a JSON value.

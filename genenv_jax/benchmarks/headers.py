@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.lenient import parse_lenient
 from genenv_jax.benchmarks.safe_parse import check_text
-from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Message, Rejection, chat
+from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Message, Rejection, Tools, chat
 
 TOOLS, TASK, ANSWER = "New Tools:", "New Task:", "New Answer:"
 SAME = "same"  # written instead of tools: use the seed's
@@ -64,9 +64,7 @@ def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Reject
     return tuple(parts)
 
 
-def write_with_tools(
-    tools: Sequence[Mapping[str, Any]] | None, task: str, answer: str, answer_first: bool = False
-) -> str:
+def write_with_tools(tools: Tools | None, task: str, answer: str, answer_first: bool = False) -> str:
     """A task with its tools, as a simulator writes it; `tools` None: the seed's tools.
 
     answer_first: a small model's request for calls that it has already written states more of their values.

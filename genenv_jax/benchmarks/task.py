@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 # {"role": "system" | "user" | "assistant" | "tool", "content": text}.  In a message with role `TOOLS` the
 # content is a JSON list of tools in OpenAI's format, passed to the chat template or the server as tools.
 Message = Mapping[str, str]
 TOOLS = "tools"
+Tools = Sequence[Mapping[str, Any]]  # JSON descriptions of functions, as in `Task.tools`
 
 
 def chat(system: str, *parts: str) -> list[Message]:

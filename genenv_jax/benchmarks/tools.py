@@ -9,15 +9,15 @@ import dataclasses
 import json
 import keyword
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from genenv_jax.benchmarks.base import Benchmark
-from genenv_jax.benchmarks.calls import Found, form_of, read_calls, write_calls
+from genenv_jax.benchmarks.calls import Calls, Found, form_of, read_calls, write_calls
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.options import check_choice
 from genenv_jax.benchmarks.safe_parse import parse_calls
-from genenv_jax.benchmarks.task import TOOLS, Message, Rejection
+from genenv_jax.benchmarks.task import TOOLS, Message, Rejection, Tools
 from genenv_jax.benchmarks.wording import words
 
 AUTO, TEMPLATE, TEXT = "auto", "template", "text"
@@ -84,13 +84,13 @@ def rewritten(text: str, calls: Found, form: str) -> str:
         return text
 
 
-def tools_message(tools: Sequence[Mapping[str, Any]]) -> Message:
+def tools_message(tools: Tools) -> Message:
     """The message that passes tools to a chat template; the types of their parameters may be BFCL's."""
     wrapped = [{"type": "function", "function": function} for function in described(tools)]
     return {"role": TOOLS, "content": json.dumps(wrapped, ensure_ascii=False)}
 
 
-def described(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def described(tools: Tools) -> list[dict[str, Any]]:
     """The name, the description and the parameters, as JSON schema, of each tool; see `tools_message`."""
     return [
         {
@@ -120,7 +120,7 @@ def json_type(name: Any) -> str:
     return _TYPES.get(str(name).lower(), "")
 
 
-def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
+def read_tool_calls(text: str, tools: Tools) -> Found:
     """`read_calls`, with the names and types of the tools that were shown.
 
     Servers and some families replace the dots of a name by "_"; this is undone if it is unambiguous.
@@ -139,7 +139,7 @@ def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
     return [{names.get(name, name): of for name, of in call.items()} for call in found]
 
 
-def as_python(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
+def as_python(answer: str, tools: Tools) -> str:
     """An answer with its calls as `[f(x=1)]`; unchanged if already so or not convertible."""
     if not isinstance(parse_calls(answer), Rejection):
         return answer
@@ -147,7 +147,7 @@ def as_python(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
     return answer if isinstance(found, Rejection) else write_python(found) or answer
 
 
-def write_python(calls: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
+def write_python(calls: Calls) -> str:
     """Calls as a Python list; "" if a name is not an ASCII identifier, or a number has too many digits."""
     pairs = [(name, of) for call in calls for name, of in call.items()]
     names = [part for name, of in pairs for part in (*name.split("."), *of)]
@@ -171,9 +171,7 @@ def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return properties if isinstance(properties, Mapping) else {}
 
 
-def meaning_of(
-    tools: Sequence[Mapping[str, Any]], calls: Iterable[tuple[str, Mapping[str, Any]]]
-) -> list[str]:
+def meaning_of(tools: Tools, calls: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """A key for the tools, names and values of calls, however written; none if no call has arguments."""
     made = sorted(
         (name, sorted((key, [words(str(leaf)) for leaf in leaves(of[key])]) for key in of))

@@ -19,6 +19,7 @@ from genenv_jax.benchmarks.api_bank.calls import read_gold
 from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.benchmarks.records import field, read_json, read_lines, read_list
 from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
+from genenv_jax.benchmarks.task import Tools
 
 CALL, RESPONSE = "call", "response"
 CALL_PREFIX = "API-Request: "
@@ -30,6 +31,7 @@ _LEVEL_3 = f"{_HISTORY}/test-data/level-3.json"
 _DESCRIPTIONS = "API descriptions:\n"
 _ARROW = "->"
 _DEPTH = 64
+_Table = Mapping[str, Mapping[str, Any]]  # entries by key
 # APIs that look up an entry by its content or time.
 _LOOK_UP = re.compile("(?:Modify|Delete|Query)(Agenda|Reminder)")
 
@@ -102,11 +104,7 @@ def load(
 
 
 def call_spec(
-    name: str,
-    parameters: Mapping[str, Any],
-    dialogue: str,
-    tools: Sequence[Mapping[str, Any]],
-    target: str = "",
+    name: str, parameters: Mapping[str, Any], dialogue: str, tools: Tools, target: str = ""
 ) -> dict[str, Any]:
     """The form of a gold call for `scoring.mismatch`: values as text, with the parameters' declared types."""
     return {
@@ -117,7 +115,7 @@ def call_spec(
     }
 
 
-def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def known_apis(dialogue: str, tools: Tools) -> dict[str, Mapping[str, Any]]:
     """APIs by name that may be called at the end of a dialogue: those described and those found in it."""
     found = {tool["name"]: tool for tool in tools}
     for line in dialogue.split("\n"):
@@ -161,11 +159,7 @@ def table_of(api: str) -> str | None:
     return f"HEAD/init_database/{found[1]}.json" if found else None
 
 
-def exact_parameters(
-    parameters: Mapping[str, str],
-    accounts: Mapping[str, Mapping[str, Any]],
-    entries: Mapping[str, Mapping[str, Any]],
-) -> list[str]:
+def exact_parameters(parameters: Mapping[str, str], accounts: _Table, entries: _Table) -> list[str]:
     """Parameters of a gold call that must be equal for the call to find its entry: ["content"] or [].
 
     The official checks of agenda and reminder calls compare `content` loosely, but they execute the API
@@ -191,7 +185,7 @@ class _Reader:
         self._directory = directory
         self._verify_files = verify_files
         self._turns: dict[str, list[dict[str, Any]]] = {}
-        self._tables: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+        self._tables: dict[str, _Table] = {}
 
     def tasks(self, split: Split, origin: str) -> Iterator[Task]:
         """The tasks of one split."""
@@ -260,7 +254,7 @@ class _Reader:
             data_files.verify("api_bank", self._directory, [relative])
         return self._directory / relative
 
-    def _table(self, relative: str) -> Mapping[str, Mapping[str, Any]]:
+    def _table(self, relative: str) -> _Table:
         if relative not in self._tables:
             path = self._path(relative)
             rows = read_json(path)
@@ -290,9 +284,7 @@ class _Reader:
         return turns[sample]
 
 
-def _gold_call(
-    gold: Any, fields: tuple[str, str], dialogue: str, tools: Sequence[Mapping[str, Any]], where: str
-) -> dict[str, Any]:
+def _gold_call(gold: Any, fields: tuple[str, str], dialogue: str, tools: Tools, where: str) -> dict[str, Any]:
     """A call from the published dialogues; `fields` names its parameters and result."""
     api = field(gold, "api_name", str, where)
     parameters, result = (field(gold, name, dict, where) for name in fields)

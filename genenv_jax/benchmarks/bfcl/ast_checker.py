@@ -17,6 +17,8 @@ from typing import Any
 
 from genenv_jax.benchmarks import graded
 from genenv_jax.benchmarks.bfcl import java, javascript
+from genenv_jax.benchmarks.calls import Calls
+from genenv_jax.benchmarks.task import Tools
 
 # Schema type name -> Python type of a converted value, by language.
 TYPES: Mapping[str, Mapping[str, type]] = {
@@ -44,6 +46,7 @@ _IGNORED_IN_STRINGS = re.compile(r"[ ,./\-_*^]")
 _Tool = Mapping[str, Any]
 _Call = Mapping[str, Mapping[str, Any]]
 _Expected = Mapping[str, Mapping[str, list[Any]]]
+Truth = Sequence[_Expected]
 _Standard = Callable[[str], str]  # normalizes a string for comparison
 
 
@@ -67,13 +70,7 @@ def standardize_string(text: str) -> str:
     return _IGNORED_IN_STRINGS.sub("", text).lower().replace("'", '"')
 
 
-def check(
-    tools: Sequence[_Tool],
-    calls: Sequence[_Call],
-    ground_truth: Sequence[_Expected],
-    kind: str,
-    language: str = "python",
-) -> str:
+def check(tools: Tools, calls: Calls, ground_truth: Truth, kind: str, language: str = "python") -> str:
     """Checks decoded calls against a ground truth; total.
 
     Args:
@@ -95,7 +92,7 @@ def check(
         return CHECKER_ERROR
 
 
-def check_in_order(tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth: Sequence[_Expected]) -> str:
+def check_in_order(tools: Tools, calls: Calls, ground_truth: Truth) -> str:
     """Checks decoded Python calls one by one against a ground truth, without normalizing strings; total.
 
     Like `check`, but strings must be identical, call k must match acceptable call k, and the "" that marks
@@ -116,13 +113,7 @@ def check_in_order(tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth:
     return ""
 
 
-def grade(
-    tools: Sequence[_Tool],
-    calls: Sequence[_Call],
-    ground_truth: Sequence[_Expected],
-    language: str,
-    in_order: bool,
-) -> float:
+def grade(tools: Tools, calls: Calls, ground_truth: Truth, language: str, in_order: bool) -> float:
     """Partial reward of calls that `check`, or `check_in_order`, does not accept; see `graded`.  Total.
 
     A call of another function earns nothing.  An argument that may be left out counts if it is given.
@@ -157,16 +148,14 @@ def _without_marks(options_of: Mapping[str, list[Any]], arguments: Mapping[str, 
     }
 
 
-def _find_tool(tools: Sequence[_Tool], name: str) -> _Tool:
+def _find_tool(tools: Tools, name: str) -> _Tool:
     for tool in tools:
         if tool["name"] == name:
             return tool
     raise KeyError(f"no tool named {name}")
 
 
-def _check_parallel(
-    tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth: Sequence[_Expected], language: str
-) -> str:
+def _check_parallel(tools: Tools, calls: Calls, ground_truth: Truth, language: str) -> str:
     if len(calls) != len(ground_truth):
         return _WRONG_COUNT
     free = list(range(len(calls)))

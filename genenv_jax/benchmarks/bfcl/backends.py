@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import TOO_LONG, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.calls import Calls
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, parse_calls
 from genenv_jax.benchmarks.tools import python_call
 
@@ -116,7 +117,7 @@ def decode(
         return Rejection(UNPARSABLE, str(error))
 
 
-def as_calls(parsed: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[Call]:
+def as_calls(parsed: Calls) -> list[Call]:
     """Converts the output of `safe_parse.parse_calls` to `Call`s."""
     return [Call(name, arguments) for call in parsed for name, arguments in call.items()]
 

@@ -12,15 +12,14 @@ from typing import Any
 from genenv_jax.benchmarks.base import Message, Rejection, Task
 from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import CLASSES, Scenario, scenario
-from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, TURN_STATE
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, TURN_STATE, specification
 from genenv_jax.benchmarks.bfcl.files import Files, answer_of, messages, tool
 from genenv_jax.benchmarks.bfcl.fitting import results_message
 from genenv_jax.benchmarks.bfcl.multi_turn import reference_results
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.records import field
 from genenv_jax.benchmarks.safe_parse import parse_calls
-
-_Tools = Sequence[Mapping[str, Any]]
+from genenv_jax.benchmarks.task import Tools
 
 
 def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
@@ -115,14 +114,11 @@ def conversation_answer(
     Besides the common keys it has "scenario", "turns" (messages per turn), "calls" (reference calls per turn)
     and, for reports and `canonical`, "functions" (names of the functions to call).
     """
-    return {
-        "kind": CONVERSATION, "language": "python", "rule": CONVERSATION, "ground_truth": [],
-        "same_tools": True, "scenario": start, "turns": turns, "calls": calls,
-        "functions": sorted(names),
-    }  # fmt: skip
+    more = {"scenario": start, "turns": turns, "calls": calls, "functions": sorted(names)}
+    return specification(CONVERSATION, "python", CONVERSATION, [], **more)
 
 
-def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Iterator[Task]:
+def _turns(whole: Task, added: Sequence[Tools], rule: str, where: str) -> Iterator[Task]:
     """Makes each turn with reference calls a task of its own; turn k is `<id>:turn<k>`.
 
     The request follows the earlier turns' requests and reference calls, and under TURN_STATE also their
@@ -156,13 +152,7 @@ def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Itera
         truth = ground_truth_of(parsed, tools, "python", defaults_are_optional=True)
         if isinstance(truth, Rejection):
             raise ValueError(f"{where}, turn {index}: {truth.detail}")
-        answer: dict[str, Any] = {
-            "kind": "parallel",
-            "language": "python",
-            "rule": rule,
-            "ground_truth": truth,
-            "same_tools": True,
-        }
+        answer = specification("parallel", "python", rule, truth)
         if rule == TURN_STATE:
             answer |= {
                 "scenario": spec["scenario"],

@@ -6,7 +6,7 @@ result/MODEL/ and scores those of "prompting" models by the Python calls in the 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection, Task
@@ -15,6 +15,7 @@ from genenv_jax.benchmarks.bfcl.backends import decode
 from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.safe_parse import parse_json
+from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.tools import as_python, read_tool_calls
 
 
@@ -63,7 +64,7 @@ def answer_of(task: Task, result: Any) -> str:
     return json.dumps([[_text(step, tools, spec["language"]) for step in turn] for turn in result])
 
 
-def _text(result: Any, tools: Sequence[Mapping[str, Any]], language: str) -> str:
+def _text(result: Any, tools: Tools, language: str) -> str:
     """A text as it is; calls as source text, with the dots that APIs replace in names.
 
     Arguments that are not a JSON object are the model's mistake: its calls then stay unreadable.
@@ -82,7 +83,7 @@ def _text(result: Any, tools: Sequence[Mapping[str, Any]], language: str) -> str
     return _plain(json.dumps(calls), tools, language)
 
 
-def _plain(answer: str, tools: Sequence[Mapping[str, Any]], language: str) -> str:
+def _plain(answer: str, tools: Tools, language: str) -> str:
     """An answer with its calls as the source text of Python, Java or JavaScript, if it can be read."""
     if language == "python":
         return as_python(answer, tools)

@@ -15,7 +15,7 @@ from genenv_jax.benchmarks.bfcl.pairs import PAIRED
 from genenv_jax.benchmarks.calls import LLAMA
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.success_record import success_record
-from genenv_jax.benchmarks.task import TOOLS
+from genenv_jax.benchmarks.task import TOOLS, Tools
 from genenv_jax.benchmarks.tools import rewritten, tools_message
 
 # 4,096 tokens of a Qwen tokeniser hold about 14,000 characters of such text.
@@ -176,13 +176,13 @@ def _literal(value: Any) -> str:
     return _json(value)
 
 
-def tool_text(tools: Sequence[Mapping[str, Any]], max_chars: int) -> str:
+def tool_text(tools: Tools, max_chars: int) -> str:
     """Signatures, one per line, as detailed as `max_chars` allows (least detailed if none fit)."""
     texts = _signatures(tools)
     return next((text for text in texts if len(text) <= max_chars), texts[-1])
 
 
-def _signatures(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+def _signatures(tools: Tools) -> list[str]:
     """Signatures, one per line, by level of detail."""
     return ["\n".join(signature(tool, detail) for tool in tools) for detail in _DETAILS]
 
@@ -192,7 +192,7 @@ def readable(answer: str) -> str:
     return shortened(answer.encode("utf-8", "replace").decode(), _MESSAGE_CHARS)
 
 
-def announcement(tools: Sequence[Mapping[str, Any]]) -> str:
+def announcement(tools: Tools) -> str:
     """Announces functions that were not listed before."""
     return f"{tool_text(tools, _MESSAGE_CHARS)}\n{_NEW_FUNCTIONS}"
 

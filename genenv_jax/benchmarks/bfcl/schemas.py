@@ -9,7 +9,9 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, java
+from genenv_jax.benchmarks.calls import Calls
 from genenv_jax.benchmarks.grounding import leaves
+from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.tools import json_type
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
@@ -138,16 +140,13 @@ def _schema_problem(schema: Any, language: str) -> str:
     return ""
 
 
-def parameter_order(tools: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+def parameter_order(tools: Tools) -> dict[str, tuple[str, ...]]:
     """Order of each function's parameters, used to bind positional arguments."""
     return {entry["name"]: tuple(entry["parameters"]["properties"]) for entry in tools}
 
 
 def ground_truth_of(
-    calls: Sequence[Mapping[str, Mapping[str, Any]]],
-    tools: Sequence[Mapping[str, Any]],
-    language: str,
-    defaults_are_optional: bool,
+    calls: Calls, tools: Tools, language: str, defaults_are_optional: bool
 ) -> list[dict[str, dict[str, list[Any]]]] | Rejection:
     """The BFCL ground truth that accepts exactly these calls.
 
@@ -293,9 +292,7 @@ def default_of(schema: Mapping[str, Any]) -> Any:
     return None
 
 
-def reference_calls(
-    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]], tools: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def reference_calls(ground_truth: ast_checker.Truth, tools: Tools) -> Iterator[tuple[str, dict[str, Any]]]:
     """One call for each entry of a ground truth, with the first option of each parameter.
 
     A required parameter takes its first option that is not "left out".  If a task has only one function and
@@ -317,9 +314,7 @@ def reference_calls(
         yield name, arguments
 
 
-def values_to_state(
-    calls: Sequence[tuple[str, Mapping[str, Any]]], tools: Sequence[Mapping[str, Any]]
-) -> list[Any]:
+def values_to_state(calls: Sequence[tuple[str, Mapping[str, Any]]], tools: Tools) -> list[Any]:
     """The values of calls that a request must state, lists and mappings flattened.
 
     It need not state defaults (`default_of`), also nested ones, what the "enum" of something required lists,
@@ -370,11 +365,7 @@ def _chosen_dict(option: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def render_calls(
-    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
-    tools: Sequence[Mapping[str, Any]],
-    language: str = "python",
-) -> str:
+def render_calls(ground_truth: ast_checker.Truth, tools: Tools, language: str = "python") -> str:
     """The reference calls of a ground truth, as an agent would write them: `[f(a=1), g(b='x')]`."""
     schemas = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
     written = []

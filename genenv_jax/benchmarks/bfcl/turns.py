@@ -6,7 +6,7 @@ It has the same functions as `conversations`, for tasks that are answered once.
 import dataclasses
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from genenv_jax.benchmarks import base
@@ -22,9 +22,11 @@ from genenv_jax.benchmarks.bfcl.categories import (
 )
 from genenv_jax.benchmarks.bfcl.pairs import PAIRED
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from genenv_jax.benchmarks.calls import Found
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
 from genenv_jax.benchmarks.safe_parse import parse_calls, repeats_argument, unfenced
+from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.tools import as_python, meaning_of, read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
@@ -83,7 +85,7 @@ def agent_answer(task: Task) -> str:
     return schemas.render_calls(spec["ground_truth"], task.tools, spec["language"])
 
 
-def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
+def _any_call(tools: Tools) -> str:
     """A well-formed call of the first tool, which is all that relevance requires."""
     if not tools:
         return "[answer()]"
@@ -192,9 +194,7 @@ def fault(task: Task) -> Rejection | None:
     return multi_turn.execution_fault(spec) if spec["rule"] == TURN_STATE else None
 
 
-def _ground_truth(
-    reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
-) -> list[Any] | Rejection:
+def _ground_truth(reference: str, tools: Tools, spec: Mapping[str, Any]) -> list[Any] | Rejection:
     """Ground truth of a reference answer's text, or a BAD_ANSWER rejection."""
     calls = _decode(reference, tools, spec)
     if isinstance(calls, Rejection):
@@ -213,7 +213,7 @@ def _ground_truth(
     return [] if spec["kind"] in NO_CALL else truth
 
 
-def _repeats_call(truth: Sequence[Mapping[str, Mapping[str, list[Any]]]]) -> bool:
+def _repeats_call(truth: ast_checker.Truth) -> bool:
     """Whether two calls of a ground truth are the same, with defaults written or left out."""
     calls = [
         (name, {key: [option for option in options if option != ""] for key, options in of.items()})
@@ -223,7 +223,7 @@ def _repeats_call(truth: Sequence[Mapping[str, Mapping[str, list[Any]]]]) -> boo
     return any(call in calls[:i] for i, call in enumerate(calls))
 
 
-def _in_own_form(reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> str:
+def _in_own_form(reference: str, tools: Tools, spec: Mapping[str, Any]) -> str:
     """A reference as `[f(x=1)]` that has a code fence, a model family's form or a list for each call.
 
     Any other is returned unchanged.
@@ -245,9 +245,7 @@ def in_form(task: Task, answer: str, form: str) -> str:
     return rewritten(answer, _decode(answer, task.tools, spec), form)
 
 
-def _decode(
-    answer: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
-) -> list[dict[str, dict[str, Any]]] | Rejection:
+def _decode(answer: str, tools: Tools, spec: Mapping[str, Any]) -> Found:
     """Calls in a text.  The official decoder reads (ir)relevance answers as Python."""
     if spec["language"] != "python" and spec["kind"] not in NO_CALL:
         return decode_source_calls(answer, spec["language"])
@@ -326,7 +324,7 @@ def reason_word(error: str) -> str:
     return (word or checker).replace("/", "_")
 
 
-def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
+def refuses(answer: str, tools: Tools) -> bool:
     """Whether an answer that does not decode is a refusal in words; total.
 
     A refusal has at least two words and does not look like a failed call (`_CALL_FIRST`, `_CALL_INSIDE`, or a

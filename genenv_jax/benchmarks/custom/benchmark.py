@@ -14,7 +14,7 @@ import abc
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from absl import logging
@@ -29,6 +29,7 @@ from genenv_jax.benchmarks.grounding import judge
 from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, meaning_of, tools_message
 from genenv_jax.benchmarks.wording import fold, letters, words
 from genenv_jax.system.keys import as_line
@@ -60,7 +61,7 @@ class Question:
     category: str = "all"
     checker: str = ""
     context: tuple[Message, ...] = ()
-    tools: Sequence[Mapping[str, Any]] = ()
+    tools: Tools = ()
     where: str = ""
 
 

@@ -5,16 +5,15 @@ in the data of the paper's authors.  An answer has its calls in any format of `b
 question's tools set the argument types, which the reference must fit; without tools, the reference does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl.ast_checker import check
 from genenv_jax.benchmarks.bfcl.schemas import check_tools, ground_truth_of, with_own_types
-from genenv_jax.benchmarks.calls import read_calls
+from genenv_jax.benchmarks.calls import Call, Calls, read_calls
+from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.tools import described, python_call
-
-Call = Mapping[str, Mapping[str, Any]]  # {name: arguments}
 
 _MAX_CALLS = 16
 _TYPES = {
@@ -55,7 +54,7 @@ def read_tools(value: Any) -> list[dict[str, Any]]:
     return described(tools)
 
 
-def misfit(reference: Sequence[Call], tools: Sequence[Mapping[str, Any]]) -> str:
+def misfit(reference: Calls, tools: Tools) -> str:
     """Why calls do not fit the tools that may be called; "" if they do."""
     schemas = {tool["name"]: tool["parameters"] for tool in tools}
     made = pairs(reference)
@@ -81,23 +80,23 @@ def _fault(value: Any, schema: Mapping[str, Any], where: str) -> str:
     return next(filter(None, parts), "")
 
 
-def to_json(reference: Sequence[Call]) -> Any:
+def to_json(reference: Calls) -> Any:
     """Inverse of `read_reference`: one call, or a list."""
     entries = [{"name": name, "arguments": dict(of)} for name, of in pairs(reference)]
     return entries if len(entries) > 1 else entries[0]
 
 
-def pairs(reference: Sequence[Call]) -> list[tuple[str, Mapping[str, Any]]]:
+def pairs(reference: Calls) -> list[tuple[str, Mapping[str, Any]]]:
     """(name, arguments) of each call."""
     return [pair for call in reference for pair in call.items()]
 
 
-def write(reference: Sequence[Call]) -> str:
+def write(reference: Calls) -> str:
     """Calls as an agent writes them: `[f(a=1), g(b='x')]`."""
     return f"[{', '.join(python_call(*pair) for pair in pairs(reference))}]"
 
 
-def agree(reference: Sequence[Call], text: str, tools: Sequence[Mapping[str, Any]] = ()) -> bool:
+def agree(reference: Calls, text: str, tools: Tools = ()) -> bool:
     """Whether a text consists of the reference's calls, in any order."""
     found, tools = read_calls(text), _tools(reference, tools)
     truth = ground_truth_of(reference, tools, "python", False)
@@ -124,7 +123,7 @@ def _from_json(value: Any) -> Call | None:
     return {value["name"]: arguments} if isinstance(arguments, dict) else None
 
 
-def _tools(reference: Sequence[Call], tools: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+def _tools(reference: Calls, tools: Tools = ()) -> list[dict[str, Any]]:
     """Descriptions of the functions, in the form that BFCL's checker takes."""
     declared = {tool["name"]: _of_bfcl(tool)["parameters"]["properties"] for tool in tools}
     schemas: dict[str, dict[str, Any]] = {}

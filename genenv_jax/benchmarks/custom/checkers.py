@@ -13,7 +13,6 @@ For calls, see the module `calls`.
 import decimal
 import math
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import scoring
@@ -21,6 +20,7 @@ from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.calls import read_calls
 from genenv_jax.benchmarks.custom import calls, numerals
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import readings, words
 
@@ -94,7 +94,7 @@ def unreadable(checker: str, text: str) -> str:
     return "not_a_number" if numeric and _number(checker, text) is None else ""
 
 
-def grade(checker: str, reference: Any, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> float:
+def grade(checker: str, reference: Any, text: str, tools: Tools = ()) -> float:
     """The reward of an answer, in [0, 1], given a reference as `read_reference` returns it.
 
     `text`: what `extract` found, or for calls the agent's whole text; `tools`: see `calls.read_tools`.
