@@ -87,8 +87,7 @@ def judge(
     if described and not (sought or asked.is_foreign or asked.part(" ".join(meant))):
         return Rejection(NOT_ASKED, "the request shares no word with the functions that are called")
     said = _Said(context)
-    missing = said.missing(sought, frozenset(map(_form, words(described))), _most(of_calls))
-    if missing:
+    if missing := said.missing(sought, frozenset(map(_form, words(described))), _most(of_calls)):
         shown = f"{len(missing)} of {len(sought)} values are not in the request: {missing[0]!r}"
         return Rejection(NOT_ASKED, shown[:200])
     complete = _Said(f"{known}\n{context}") if known else said

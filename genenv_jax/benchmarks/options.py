@@ -13,8 +13,7 @@ def check_choice(option: str, value: Any, known: Sequence[str]) -> None:
 def check_names(option: str, values: Any, known: Sequence[str]) -> None:
     """Raises ValueError unless `values` is a list of known names."""
     if isinstance(values, str) or not all(value in known for value in values):
-        names = ", ".join(known)
-        raise ValueError(f"{option} = {values!r}: expected a list of names among {names}")
+        raise ValueError(f"{option} = {values!r}: expected a list of names among {', '.join(known)}")
 
 
 def check_shares(**options: Any) -> None:

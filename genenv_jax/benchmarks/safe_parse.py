@@ -66,8 +66,7 @@ def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
         return Rejection(task.NOT_TEXT, f"expected str, got {type(text).__name__}")
     if not text or text.isspace():
         return Rejection(task.EMPTY)
-    found = _NOT_TEXT.search(text, 0, max_chars)
-    if found:
+    if found := _NOT_TEXT.search(text, 0, max_chars):
         return Rejection(task.NOT_TEXT, f"U+{ord(found.group()):04X} at character {found.start()}")
     if len(text) > max_chars:
         return Rejection(task.TOO_LONG, f"{len(text)} characters, limit {max_chars}")
@@ -105,8 +104,7 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
             levels[-1] += 1
             total += 1
         if total > _MAX_OPERATORS:
-            detail = f"more than {_MAX_OPERATORS} operators in one expression"
-            return Rejection(task.TOO_DEEP, detail)
+            return Rejection(task.TOO_DEEP, f"more than {_MAX_OPERATORS} operators in one expression")
     return None
 
 
@@ -161,8 +159,7 @@ def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH
 
     Or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
     """
-    rejection = check_text(text, max_chars) or _json_nesting(text, max_depth)
-    if rejection:
+    if rejection := check_text(text, max_chars) or _json_nesting(text, max_depth):
         return rejection
     try:
         value = json.loads(
@@ -203,8 +200,7 @@ def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DE
     Or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, NOT_EVALUATED, UNPARSABLE).  An integer too long to
     write in decimal (4,300 digits) is UNPARSABLE.
     """
-    rejection = check_text(text, max_chars) or _python_nesting(text, max_depth)
-    if rejection:
+    if rejection := check_text(text, max_chars) or _python_nesting(text, max_depth):
         return rejection
     try:
         value = ast.literal_eval(_parse_expression(text.strip()))
@@ -249,12 +245,10 @@ def parse_calls(
       One {name: {argument: value}} per call, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP,
       NOT_EVALUATED, UNPARSABLE).  An empty list is a valid result.
     """
-    rejection = check_text(text, max_chars)
-    if rejection:
+    if rejection := check_text(text, max_chars):
         return rejection
     text = bracketed(text)
-    rejection = _python_nesting(text, max_depth)
-    if rejection:
+    if rejection := _python_nesting(text, max_depth):
         return rejection
     try:
         tree = _parse_expression(text.strip())

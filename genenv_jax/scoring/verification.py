@@ -201,8 +201,7 @@ def inspect(
 
 
 def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:
-    rejection = benchmark.verify(task)
-    if rejection:
+    if rejection := benchmark.verify(task):
         return rejection
     score = benchmark.score(task, benchmark.agent_answer(task))
     if not score.success or score.reward < 1.0:

@@ -147,8 +147,7 @@ class ALFWorld(Published):
             else:
                 found = [game for part in self.eval_splits for game in tasks.load(directory, part)]
             if not found:
-                root = directory / tasks.ROOT
-                raise FileNotFoundError(f"{root}: no games for the {split} split")
+                raise FileNotFoundError(f"{directory / tasks.ROOT}: no games for the {split} split")
             if self.verify_files:
                 tasks.verify(directory, found)
             self._games[split] = found

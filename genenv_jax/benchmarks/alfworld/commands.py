@@ -45,8 +45,7 @@ def parse(text: str) -> list[str] | Rejection:
     Every line that begins with "Action:" or has an <action> tag counts, or the next line if nothing follows
     there; if none has, the last non-empty line counts.
     """
-    rejection = check_text(text, MAX_TEXT)
-    if rejection:
+    if rejection := check_text(text, MAX_TEXT):
         return rejection
     lines = [line for line in text.splitlines() if line.strip(_EDGES)]
     named, announced = [], False

@@ -62,8 +62,7 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
     except expert.NoPlan as error:
         return Rejection(UNSOLVABLE, str(error))
     if len(plan) > max_steps:
-        detail = f"the expert takes {len(plan)} steps, an episode has {max_steps}"
-        return Rejection(TOO_MANY_STEPS, detail)
+        return Rejection(TOO_MANY_STEPS, f"the expert takes {len(plan)} steps, an episode has {max_steps}")
     return {"plan": plan}
 
 

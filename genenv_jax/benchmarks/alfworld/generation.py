@@ -67,8 +67,7 @@ def fault(task: Task) -> Rejection | None:
     goal, observations = prompts.split_state(task.messages[-1]["content"])
     admissible, action = task.answer["admissible"], task.answer["action"]
     if not goal or "\n" in goal or len(goal) > MAX_GOAL:
-        detail = f"the task: expected one line of at most {MAX_GOAL} characters"
-        return Rejection(base.UNPARSABLE, detail)
+        return Rejection(base.UNPARSABLE, f"the task: expected one line of at most {MAX_GOAL} characters")
     return (
         _check_commands(admissible, task.answer["grammar"])
         or _check_action(goal, admissible, action)
@@ -78,8 +77,7 @@ def fault(task: Task) -> Rejection | None:
 
 def _check_commands(admissible: Sequence[str], grammar: str) -> Rejection | None:
     if not 2 <= len(admissible) <= MAX_COMMANDS:
-        detail = f"{len(admissible)} commands, expected 2 to {MAX_COMMANDS}"
-        return Rejection(base.BAD_TOOLS, detail)
+        return Rejection(base.BAD_TOOLS, f"{len(admissible)} commands, expected 2 to {MAX_COMMANDS}")
     for command in admissible:
         if not commands.is_command(command, grammar):
             return Rejection(base.BAD_TOOLS, f"{command[:60]!r} is not a command")

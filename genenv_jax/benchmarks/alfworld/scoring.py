@@ -73,11 +73,9 @@ def _details(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     found |= types
     if types:
         found["mean_over_types"] = mean(types.values())
-    steps = [s.detail["steps"] for _, s in played if s.success and "steps" in s.detail]
-    if steps:
+    if steps := [s.detail["steps"] for _, s in played if s.success and "steps" in s.detail]:
         found["steps"] = mean(steps)
-    tried = sum(s.detail.get("steps", 0) for _, s in results)
-    if tried:
+    if tried := sum(s.detail.get("steps", 0) for _, s in results):
         found["inadmissible"] = sum(s.detail.get("inadmissible", 0) for _, s in results) / tried
     return found
 

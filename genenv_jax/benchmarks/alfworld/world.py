@@ -248,8 +248,7 @@ class World:
             self.states["issliced"].add(thing)
         elif verb in TREATMENTS:
             self.states[TREATMENTS[verb].state].add(thing)
-            opposite = {"heat": "iscool", "cool": "ishot"}.get(verb)
-            if opposite:
+            if opposite := {"heat": "iscool", "cool": "ishot"}.get(verb):
                 self.states[opposite].discard(thing)
 
     def _told(self, verb: str, *arguments: str) -> str:

@@ -47,8 +47,7 @@ def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call
     Or a `Rejection`: NOT_TEXT, TOO_LONG, NO_API_CALL (nothing of the form `[Name(...)]` on one line) or
     FAILED_PARSE (the arguments do not follow the form).
     """
-    rejection = check_text(text, max_chars)
-    if rejection:
+    if rejection := check_text(text, max_chars):
         return Rejection(NO_API_CALL, "empty") if rejection.reason == EMPTY else rejection
     # Like the official expression: the first "[Name(" with a ")]" after it on the same line ('.' in a
     # regular expression matches everything but "\n").
@@ -63,11 +62,9 @@ def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call
 def read_gold(text: str) -> Call | Rejection:
     """Reads the call of a training record; also accepts the two records that lack the brackets."""
     call = read_call(text, len(text) + 1, gold=True)
-    if isinstance(call, Rejection) and call.reason == NO_API_CALL:
-        bare = _BARE_NAME.match(text.removeprefix("API-Request:").strip())
-        if bare:
-            return _read_arguments(bare[1], bare[2], gold=True)
-    return call
+    bare = _BARE_NAME.match(text.removeprefix("API-Request:").strip())
+    missing = isinstance(call, Rejection) and call.reason == NO_API_CALL
+    return _read_arguments(bare[1], bare[2], gold=True) if missing and bare else call
 
 
 def _read_arguments(name: str, body: str, gold: bool) -> Call | Rejection:

@@ -88,8 +88,7 @@ def check_tools(tools: Any) -> Rejection | None:
     names = set()
     for index, tool in enumerate(tools):
         if not is_description(tool) or not isinstance(tool.get("description", ""), str):
-            detail = f"API {index}: expected name, description, input_parameters"
-            return Rejection(base.BAD_TOOLS, detail)
+            return Rejection(base.BAD_TOOLS, f"API {index}: expected name, description, input_parameters")
         parameters = tool["input_parameters"]
         identifiers = (tool["name"], *parameters)
         if not all(name.isidentifier() and name.isascii() for name in identifiers):

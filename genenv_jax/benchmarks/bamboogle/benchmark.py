@@ -179,8 +179,7 @@ class Bamboogle(Published):
         try:
             judged = {"judge": bool(self.judge(self.text(task), golds, scoring.extract(answer)))}
         except Exception as error:  # a network or a server can fail in any way
-            said = as_line(f"{type(error).__name__}: {error}")[:200]
-            judged = {"judge": None, "judge_error": said}
+            judged = {"judge": None, "judge_error": as_line(f"{type(error).__name__}: {error}")[:200]}
         return dataclasses.replace(score, detail={**score.detail, **judged})
 
 

@@ -80,8 +80,7 @@ def score(golds: Sequence[str], answer: str, reward: str) -> Score:
 
     The reason of a wrong answer is "no_answer_tag" if the whole text was taken as the answer.
     """
-    rejection = check_text(answer, MAX_CHARS)
-    if rejection:
+    if rejection := check_text(answer, MAX_CHARS):
         return Score(0.0, False, False, rejection.reason)
     prediction = extract(answer)
     found = measure(prediction, golds)
@@ -111,13 +110,10 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     for name in ("em", "f1", "sub_em", "precision", "recall"):
         metrics[name] = mean([score.detail.get(name, 0.0) for score in scores])
     for name in ("searches", "found"):
-        values = [score.detail[name] for score in scores if name in score.detail]
-        if values:
+        if values := [score.detail[name] for score in scores if name in score.detail]:
             metrics[name] = mean(values)
-    verdicts = [score.detail["judge"] for score in scores if "judge" in score.detail]
-    if verdicts:
-        judged = [verdict for verdict in verdicts if verdict is not None]
-        if judged:
+    if verdicts := [score.detail["judge"] for score in scores if "judge" in score.detail]:
+        if judged := [verdict for verdict in verdicts if verdict is not None]:
             metrics["judge"] = mean(judged)
         metrics["judge_failures"] = 1 - len(judged) / len(verdicts)
     return metrics

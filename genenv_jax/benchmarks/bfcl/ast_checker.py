@@ -105,8 +105,7 @@ def check_in_order(tools: Tools, calls: Calls, ground_truth: Truth) -> str:
         for call, expected in zip(calls, ground_truth, strict=True):
             ((name, options_of),) = expected.items()
             options_of = _without_marks(options_of, call.get(name, {}))
-            error = _check_call(_find_tool(tools, name), call, {name: options_of}, "python", str)
-            if error:
+            if error := _check_call(_find_tool(tools, name), call, {name: options_of}, "python", str):
                 return error
     except _ERRORS:
         return CHECKER_ERROR
@@ -184,8 +183,7 @@ def _check_call(
     for name, value in arguments.items():
         if name not in schemas or name not in options_of:
             return "simple_function_checker:unexpected_param"
-        error = _check_argument(value, schemas[name], options_of[name], language, standard)
-        if error:
+        if error := _check_argument(value, schemas[name], options_of[name], language, standard):
             return error
     if any(name not in arguments and "" not in options for name, options in options_of.items()):
         return "simple_function_checker:missing_optional"
@@ -290,8 +288,7 @@ def _check_dicts(value: list[Any], options: list[Any], standard: _Standard) -> s
             error = "value_error:list_dict_count"
             continue
         for entry, accepted in zip(value, option, strict=True):
-            error = _check_dict(entry, [accepted], standard)
-            if error:
+            if error := _check_dict(entry, [accepted], standard):
                 break
         else:
             return ""

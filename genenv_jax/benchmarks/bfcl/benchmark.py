@@ -208,8 +208,7 @@ class BFCL(Published, ToolBenchmark):
             return Rejection(base.CONTAMINATED, "a request of a held-out conversation")
         if not task.messages or not task.messages[-1]["content"].strip():
             return Rejection(base.UNPARSABLE, "no request")
-        rejection = self._of(task).fault(task)
-        if rejection:
+        if rejection := self._of(task).fault(task):
             return rejection
         if self.episodes and whole:
             score = self.episode(task).play(self.agent_answers(task))
@@ -321,8 +320,7 @@ class BFCL(Published, ToolBenchmark):
         by_category: dict[str, list[float]] = defaultdict(list)
         for task, score in results:
             rule = task.answer["rule"]
-            turn = rule in (STATIC_MATCH, TURN_STATE)
-            name = f"{task.category}_{rule}" if turn else task.category
+            name = f"{task.category}_{rule}" if rule in (STATIC_MATCH, TURN_STATE) else task.category
             by_category[name].append(float(score.success))
         return official_metrics(self.version, by_category)
 

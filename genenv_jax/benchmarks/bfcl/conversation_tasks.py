@@ -71,8 +71,7 @@ def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
         if rule != CONVERSATION:
             yield from _turns(whole, added, rule, answer_at)
             continue
-        withheld = [dict(entry) for announced in added for entry in announced]
-        if withheld:
+        if withheld := [dict(entry) for announced in added for entry in announced]:
             answer["withheld"] = withheld
         yield whole
 
@@ -147,8 +146,7 @@ def _turns(whole: Task, added: Sequence[Tools], rule: str, where: str) -> Iterat
         written = f"[{', '.join(calls)}]"
         parsed = parse_calls(written, parameter_order=parameter_order(tools))
         if isinstance(parsed, Rejection):
-            detail = f"reference calls do not parse: {parsed.detail}"
-            raise ValueError(f"{where}, turn {index}: {detail}")
+            raise ValueError(f"{where}, turn {index}: reference calls do not parse: {parsed.detail}")
         truth = ground_truth_of(parsed, tools, "python", defaults_are_optional=True)
         if isinstance(truth, Rejection):
             raise ValueError(f"{where}, turn {index}: {truth.detail}")

@@ -71,8 +71,7 @@ def write(task: Task, same_tools: bool = True) -> str:
         waiting += [said for said in spoken(messages) if not prompts.is_announcement(said)]
         if calls:
             request = "\n".join(waiting).strip()
-            written = backends.written(backends.reference(calls, order))
-            turns.append({"request": request, "calls": written})
+            turns.append({"request": request, "calls": backends.written(backends.reference(calls, order))})
             waiting = []
     state = {
         name: {key: value for key, value in config.items() if key in read}
@@ -95,8 +94,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
     if not _has_keys(value, "state", "turns") or not isinstance(value["turns"], list):
         return Rejection(base.UNPARSABLE, 'expected {"state": {...}, "turns": [...]}')
     scenario = seed.answer["scenario"]
-    rejection = _state_fault(value["state"], scenario["classes"])
-    if rejection:
+    if rejection := _state_fault(value["state"], scenario["classes"]):
         return rejection
     if len(value["turns"]) > _MAX_TURNS:
         return Rejection(TOO_MANY_TURNS, f"{len(value['turns'])} turns, limit {_MAX_TURNS}")
@@ -140,8 +138,7 @@ def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call
     request = turn["request"].strip()
     if not any(map(str.isalnum, request)):
         return Rejection(EMPTY_TURN, "no request")
-    rejection = check_text(request, _MAX_REQUEST)
-    if rejection:
+    if rejection := check_text(request, _MAX_REQUEST):
         return Rejection(rejection.reason, f"request: {rejection.detail}")
     calls = parse_calls(turn["calls"], MAX_ANSWER, parameter_order=parameter_order(tools))
     if isinstance(calls, Rejection):

@@ -59,10 +59,8 @@ class _Conversation(Episode):
     def next_turn(self) -> Score | Sequence[Message]:
         """Ends the turn; returns the next turn's messages, or the score."""
         turns, references = self._spec["turns"], self._spec["calls"]
-        if self._turn < len(references):
-            reason = self._judge.end_turn(references[self._turn])
-            if reason:
-                return self.end(reason)
+        if self._turn < len(references) and (reason := self._judge.end_turn(references[self._turn])):
+            return self.end(reason)
         self._turn, self._step = self._turn + 1, 0
         if self._turn < len(turns):
             return turns[self._turn]

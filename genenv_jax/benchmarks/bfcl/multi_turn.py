@@ -100,8 +100,7 @@ def score_transcript(task: Task, answer: str) -> Score:
     for index, (steps, reference) in enumerate(zip(decoded, spec["calls"], strict=True)):
         for calls in steps:
             judge.run(calls)
-        reason = judge.end_turn(reference)
-        if reason:
+        if reason := judge.end_turn(reference):
             return Score(0.0, False, True, reason, detail | {"passed_turns": index})
     return Score(1.0, True, True, "", detail | {"passed_turns": len(turns)})
 
@@ -141,7 +140,6 @@ def reference_results(scenario: backends.Scenario, turns: Sequence[Sequence[str]
 
 def execution_fault(spec: Mapping[str, Any]) -> Rejection | None:
     """NOT_EXECUTABLE if a turn's reference call fails on the state after its history."""
-    scenario = spec["scenario"]
-    results = reference_results(scenario, [*spec["history"], spec["calls"]])[-1]
+    results = reference_results(spec["scenario"], [*spec["history"], spec["calls"]])[-1]
     failed = next((result for result in results if backends.is_error(result)), None)
     return Rejection(base.NOT_EXECUTABLE, failed[:200]) if failed is not None else None

@@ -48,8 +48,7 @@ def check_tools(tools: Any, language: str) -> Rejection | None:
         return Rejection(BAD_TOOLS, f"more than {_MAX_TOOLS} functions")
     names = set()
     for tool in tools:
-        problem = _tool_problem(tool, language)
-        if problem:
+        if problem := _tool_problem(tool, language):
             return Rejection(BAD_TOOLS, problem[:200])
         if tool["name"] in names:
             return Rejection(BAD_TOOLS, f"two functions named {tool['name']}"[:200])
@@ -110,8 +109,7 @@ def _tool_problem(tool: Any, language: str) -> str:
     for parameter, schema in properties.items():
         if not _is_name(_PARAMETER_NAME, parameter, language):
             return f"{name}: parameter name {parameter!r}"
-        problem = _schema_problem(schema, language)
-        if problem:
+        if problem := _schema_problem(schema, language):
             return f"{name}.{parameter}: {problem}"
     return ""
 
@@ -170,8 +168,7 @@ def ground_truth_of(
         if name not in by_name:
             return Rejection(BAD_ANSWER, f"unknown function {name!r}"[:200])
         parameters = by_name[name]["parameters"]
-        missing = [r for r in parameters["required"] if r not in arguments]
-        if missing:
+        if missing := [r for r in parameters["required"] if r not in arguments]:
             return Rejection(BAD_ANSWER, f"{name}: missing {', '.join(missing)}"[:200])
         options: dict[str, list[Any]] = {}
         for argument, value in arguments.items():

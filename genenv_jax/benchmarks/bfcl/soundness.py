@@ -49,8 +49,7 @@ def fault(task: Task) -> Rejection | None:
     load), NOT_EXECUTABLE (a reference call fails), TOO_LONG (the results), NO_EFFECT, REPEATED_TURN,
     ALREADY_KNOWN, NEEDLESS_CALL, OPEN_ORDER.
     """
-    rejection = _state_fault(task.answer["scenario"])
-    if rejection:
+    if rejection := _state_fault(task.answer["scenario"]):
         return rejection
     plays = _Plays(task)
     if sum(len(result) for turn in plays.turns for result in turn.results) > _MAX_RESULTS:
@@ -93,10 +92,8 @@ def grounding(task: Task) -> Rejection | str:
                 found.reason == base.NOT_ASKED and plays.is_needed(turn, place)
             ):
                 return Rejection(found.reason, f"turn {turn.index + 1}: {found.detail}"[:200])
-            unasked = _unasked(plays, turn, place, tools[call.name], f"{heard}\n{state}")
-            if unasked:
-                where = f"turn {turn.index + 1}: {call.name}"
-                return Rejection(base.NOT_ASKED, f"{where}.{unasked}"[:200])
+            if unasked := _unasked(plays, turn, place, tools[call.name], f"{heard}\n{state}"):
+                return Rejection(base.NOT_ASKED, f"turn {turn.index + 1}: {call.name}.{unasked}"[:200])
             decided &= found == base.GROUNDED
             said.append(shortened(turn.results[place], MAX_OBSERVATION))
     return base.GROUNDED if decided else base.UNDECIDED
@@ -201,8 +198,7 @@ def _state_fault(start: Mapping[str, Any]) -> Rejection | None:
     try:
         backends.Backends(start)
         for name, config in start["config"].items():
-            unread = sorted(set(config) - backends.keys_read(name, config))
-            if unread:
+            if unread := sorted(set(config) - backends.keys_read(name, config)):
                 return Rejection(BAD_STATE, f"{name} does not read {unread[0][:60]!r}")
             for key, value in config.items():
                 if name in defaults and not _is_like(value, getattr(defaults[name], key, None)):

@@ -50,8 +50,7 @@ def decode_source_calls(text: str, language: str) -> list[dict[str, dict[str, st
     Raises:
       ValueError: the grammars are not installed.
     """
-    rejection = check_text(text, _MAX_CHARS)
-    if rejection:
+    if rejection := check_text(text, _MAX_CHARS):
         return rejection
     source = bracketed(text)[1:-1]
     try:

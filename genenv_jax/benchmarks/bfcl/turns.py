@@ -289,8 +289,7 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
         no_call = not unread or _is_prose(answer)
         return Score(0.0, no_call and task.origin == "eval", False, NO_REFUSAL)
     if rejected:
-        reason = base.EMPTY if calls.reason == base.EMPTY else "decoder_failed"
-        return Score(0.0, False, False, reason)
+        return Score(0.0, False, False, base.EMPTY if calls.reason == base.EMPTY else "decoder_failed")
     tools, truth = list(task.tools), spec["ground_truth"]
     if spec["kind"] == "relevance":
         if not calls:

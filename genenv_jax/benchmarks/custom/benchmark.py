@@ -220,8 +220,7 @@ class Custom(ToolBenchmark):
         question = _question(task)
         if not letters(question.prompt):
             return Rejection(base.UNPARSABLE, "a prompt without letters or digits")
-        written = checkers.to_json(question.checker, question.answer)
-        checkers.read_reference(question.checker, written)
+        checkers.read_reference(question.checker, checkers.to_json(question.checker, question.answer))
         if question.tools and (problem := calls.misfit(question.answer, question.tools)):
             return Rejection(base.BAD_ANSWER, problem)
         given = checkers.holds(question.prompt, question.checker, question.answer)
@@ -232,8 +231,7 @@ class Custom(ToolBenchmark):
         score = self.verdict(task, self.own_form(task, self.agent_answer(task)))
         if score.reward == 1:
             return None
-        detail = f"the reference answer is graded {score.reward}: {score.reason}"
-        return Rejection(base.WRONG_ANSWER, detail)
+        return Rejection(base.WRONG_ANSWER, f"the reference answer is graded {score.reward}: {score.reason}")
 
     def verdict(self, task: Task, answer: str) -> Score:
         """See `Benchmark.verdict`: `grade` of the answer found in the text."""
@@ -339,8 +337,7 @@ def _sound(question: Question, checker: str, where: str) -> Question:
         raise ValueError(f"{where}: checker {checker!r}: expected one of {', '.join(CHECKERS)}")
     for key, text in (("id", question.id or "x"), ("category", question.category)):
         if not isinstance(text, str) or not 0 < len(text) <= 200 or not text.isprintable():
-            expected = "expected a line of 1 to 200 characters"
-            raise ValueError(f"{where}: {key} = {text!r:.60}: {expected}")
+            raise ValueError(f"{where}: {key} = {text!r:.60}: expected a line of 1 to 200 characters")
     try:
         reference = checkers.read_reference(checker, question.answer)
     except ValueError as error:

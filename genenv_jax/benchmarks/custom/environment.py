@@ -75,8 +75,7 @@ class TextEnvironment(Benchmark):
         for option in ("instruction", "rules"):
             if not isinstance(value := getattr(self, option), str):
                 raise ValueError(f"{option} = {value!r}: expected a text")
-        form = "a class or function that makes an environment"
-        self._make = imported.find_callable("env", self.env, form)
+        self._make = imported.find_callable("env", self.env, "a class or function that makes an environment")
         self.worker_needs = tuple(getattr(self._make, "worker_needs", ()))
 
     def load(self, split: str) -> list[Task]:
@@ -95,8 +94,7 @@ class TextEnvironment(Benchmark):
             try:
                 task = self._task({"seed": seed}, f"{split}-{seed}", split)
             except Exception as error:
-                said = f"{type(error).__name__}: {error}{place(error)}"
-                raise ValueError(f"{where}: {said}") from error
+                raise ValueError(f"{where}: {type(error).__name__}: {error}{place(error)}") from error
             if fault := self.verify(task):
                 raise ValueError(f"{where}: {fault.reason}: {fault.detail}")
             found.setdefault(self.canonical(task), task)
@@ -176,8 +174,7 @@ class TextEnvironment(Benchmark):
         (key,) = seed.answer["reset"]
         system = _RULES.format(key=key, rules=self.rules and f" {self.rules}")
         shown = f"The agent reads:\n{seed.messages[-1]['content']}"
-        task = f"Task:\n{self.simulator_answer(seed)}"
-        return base.chat(system, task, shown, success_record(statistics))
+        return base.chat(system, f"Task:\n{self.simulator_answer(seed)}", shown, success_record(statistics))
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return json.dumps(task.answer["reset"], ensure_ascii=False)
@@ -198,8 +195,7 @@ class TextEnvironment(Benchmark):
         try:
             return self._task(value, seed.id, "generated")
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"[:200]
-            return Rejection(base.NOT_EXECUTABLE, said + place(error))
+            return Rejection(base.NOT_EXECUTABLE, f"{type(error).__name__}: {error}"[:200] + place(error))
 
     def facts(self) -> dict[str, str]:
         return {"environment": self.env}
@@ -231,8 +227,7 @@ class EnvironmentEpisode(Episode):
             after = [] if ended else [{"role": "user", "content": _text(observation)}]
         except Exception as error:
             said = f"{type(error).__name__}: {error}"[:200] + place(error)
-            reason = f"malformed_task_{type(error).__name__.lower()}"
-            return Score(0.0, False, False, reason, {"error": said})
+            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}", {"error": said})
         if ended:
             return self._score("not_solved" if terminated else base.STEP_LIMIT)
         return after

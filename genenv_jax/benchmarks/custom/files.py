@@ -92,8 +92,9 @@ class CustomFiles(Custom):
             raise ValueError(f"instruction = {self.instruction!r}: expected a text or None")
         check_shares(seed_fraction=self.seed_fraction)
         if self.reward:
-            form = "a function of a question and an answer"
-            self._reward = imported.find_callable("reward", self.reward, form)
+            self._reward = imported.find_callable(
+                "reward", self.reward, "a function of a question and an answer"
+            )
             self.isolated = True
         if self.judge_url:
             self.judge = EndpointJudge(self.judge_url, self.judge_model)
@@ -106,10 +107,7 @@ class CustomFiles(Custom):
                 raise ValueError(f"{option} = {value!r}: {expected}")
 
     def grade(self, question: Question, answer: str) -> float:
-        """See `Custom.grade`."""
-        if self.reward:
-            return self._reward(question, answer)
-        return super().grade(question, answer)
+        return (self._reward if self.reward else super().grade)(question, answer)
 
     def questions(self, split: str) -> Iterator[Question]:
         if self.held_out:
@@ -235,8 +233,7 @@ def _largest_column(metadata: Any, known: Collection[str], path: pathlib.Path) -
                 largest = max(largest, column.total_uncompressed_size)
     for name, count in values.items():
         if count > _MAX_VALUES:
-            found = f"{name} has {count:,} values"
-            raise ValueError(f"{path}: {found}: expected at most {_MAX_VALUES:,}")
+            raise ValueError(f"{path}: {name} has {count:,} values: expected at most {_MAX_VALUES:,}")
     return largest
 
 
@@ -278,8 +275,7 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
         record = {"prompt" if key == "question" else key: record[key] for key in record}
     of_verl = _REWARD in record and "answer" not in record
     if not of_verl and (unknown := sorted(record.keys() - set(_KEYS) - {"data_source"})):
-        keys = ", ".join(_KEYS)
-        raise ValueError(f"{where}: unknown key {unknown[0]!r:.60}; expected some of {keys}")
+        raise ValueError(f"{where}: unknown key {unknown[0]!r:.60}; expected some of {', '.join(_KEYS)}")
     for key in ("prompt",) if of_verl else ("prompt", "answer"):
         if key not in record:
             raise ValueError(f"{where}: no {key}; {_EXPECTED}")
@@ -309,8 +305,7 @@ def _tools(tools: Any, where: str) -> Any:
     """The tools of a record, not checked yet."""
     read = _of_text(tools) if isinstance(tools, str) else tools
     if isinstance(read, Rejection):
-        found = f"{read.reason}: {read.detail}"
-        raise ValueError(f"{where}: tools: {found}; expected a list, or its JSON")
+        raise ValueError(f"{where}: tools: {read.reason}: {read.detail}; expected a list, or its JSON")
     return read
 
 

@@ -186,8 +186,7 @@ class Dial(DialTasks):
         for program in (asked, reference):
             if program.start >= self.positions:
                 return Rejection(base.NOT_EXECUTABLE, f"no position {program.start} on the dial")
-            unknown = [n for _, n in program.calls if n not in self.arguments]
-            if unknown:
+            if unknown := [n for _, n in program.calls if n not in self.arguments]:
                 return Rejection(base.NOT_EXECUTABLE, f"argument {unknown[0]} is out of range")
         if asked.calls != reference.calls:
             return Rejection(base.WRONG_ANSWER, "the reference calls are not the calls asked for")

@@ -184,8 +184,7 @@ class DialTasks(ToolBenchmark):
     def task(self, program: Program, **fields: Any) -> Task:
         """Makes a task from a program; `fields` are the task's other attributes."""
         messages = ({"role": "user", "content": program.statement()},)
-        answer = self.specification(program)
-        return Task(benchmark=self.name, messages=messages, answer=answer, **fields)
+        return Task(benchmark=self.name, messages=messages, answer=self.specification(program), **fields)
 
     def _draw_eval(self, rng: np.random.Generator) -> list[Task]:
         tasks, taken = [], set()
@@ -286,8 +285,7 @@ class DialTasks(ToolBenchmark):
         statement, depth, answer = read
         # The words stay as the simulator wrote them; `verify` checks them against the reference calls.
         messages = ({"role": "user", "content": statement},)
-        category = f"depth_{depth}"
-        return dataclasses.replace(seed, category=category, messages=messages, answer=answer)
+        return dataclasses.replace(seed, category=f"depth_{depth}", messages=messages, answer=answer)
 
     def aggregate(self, results: Sequence[tuple[Task, base.Score]]) -> dict[str, float]:
         """Accuracy for each "split/depth_d", and for each split the unweighted mean over its depths.

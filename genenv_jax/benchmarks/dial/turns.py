@@ -150,8 +150,7 @@ class DialTurns(DialTasks):
             if isinstance(call, Choice) and (call.test not in self.tests or len({*sides}) == 1):
                 return Rejection(NO_CHOICE, words(call))
         if self.specification(program) != task.answer:
-            detail = "the reference calls are not those that the task leads to"
-            return Rejection(base.WRONG_ANSWER, detail)
+            return Rejection(base.WRONG_ANSWER, "the reference calls are not those that the task leads to")
         return super().fault(task)
 
     def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:

@@ -260,8 +260,7 @@ def _dates(text: str) -> tuple[str, ...]:
 
 def _people(text: str) -> int:
     for pattern in _PEOPLE:
-        found = pattern.search(text)
-        if found:
+        if found := pattern.search(text):
             number = _value(found.group(1))
             if not 1 <= number <= _MAX_PEOPLE:
                 raise ValueError(f"people_number: {number}, expected 1 to {_MAX_PEOPLE}")

@@ -129,8 +129,7 @@ def adapt(reference: Reference, query: Query, database: Database) -> Reference:
         names = [name for name in known if database.states.get(name) == query.dest]
         needed = query.visiting_city_number
         if len(names) < needed:
-            described = f"{len(names)} cities of {query.dest} are described"
-            raise ValueError(f"dest: {described}, {needed} needed")
+            raise ValueError(f"dest: {len(names)} cities of {query.dest} are described, {needed} needed")
         names = names[:needed]
     if query.org in names:
         raise ValueError("dest: expected other cities than the departure")
