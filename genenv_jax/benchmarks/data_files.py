@@ -13,6 +13,7 @@ import os
 import pathlib
 from collections.abc import Iterable
 
+PathLike = str | os.PathLike[str]
 _SOURCES = pathlib.Path(__file__).parent / "sources"
 _FIELDS = ["path", "url", "bytes", "sha256"]
 
@@ -53,7 +54,7 @@ def sources(name: str) -> tuple[Source, ...]:
     return tuple(found)
 
 
-def prepared_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def prepared_directory(data_dir: PathLike | None = None) -> pathlib.Path:
     """Where `genenv_jax.datasets` puts downloaded files below the TensorFlow Datasets directory `data_dir`.
 
     None uses $TFDS_DATA_DIR, by default ~/tensorflow_datasets.
@@ -63,7 +64,7 @@ def prepared_directory(data_dir: str | os.PathLike[str] | None = None) -> pathli
 
 
 def find(
-    name: str, marker: str, data_dir: str | os.PathLike[str] | None = None, subdirectories: Iterable[str] = ()
+    name: str, marker: str, data_dir: PathLike | None = None, subdirectories: Iterable[str] = ()
 ) -> pathlib.Path:
     """The directory of a benchmark's files; FileNotFoundError names the remedy and the roots.
 

@@ -22,16 +22,12 @@ _WORD = re.compile(
     "[0-9]+(?:,[0-9]{3})*(?:[.][0-9]+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\\W_]"
     "(?:(?![\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])[^\\W_])*"
 )
-_NUMBERS = {
-    word: str(value)
-    for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-        "sixteen seventeen eighteen nineteen twenty".split()
-    )
-} | {
-    word: f"{value}0"
-    for value, word in enumerate("thirty forty fifty sixty seventy eighty ninety".split(), 3)
-}
+_TO_TWENTY = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty".split()
+)
+_TENS = "thirty forty fifty sixty seventy eighty ninety".split()
+_NUMBERS = {word: str(n) for n, word in enumerate(_TO_TWENTY)} | {w: f"{n}0" for n, w in enumerate(_TENS, 3)}
 
 
 def fold(text: str) -> str:

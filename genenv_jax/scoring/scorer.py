@@ -38,6 +38,8 @@ from genenv_jax.settings import Settings, within
 from genenv_jax.system.ownership import remove_stale
 
 _LOGGED = 5  # failures of each kind to log
+# A completion as text, and the outcome: None in processes that do not score.
+_Answered = tuple[Completion, requests.Outcome | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,16 +124,11 @@ class Scorer:
             worker.close()
         self.episodes.close()
 
-    def submit(
-        self, completion: Completion, question: str, arguments: tuple[Any, ...]
-    ) -> Future[tuple[Completion, requests.Outcome | None]]:
+    def submit(self, completion: Completion, question: str, arguments: tuple) -> Future[_Answered]:
         """Queues a question about a completion; see `Batch.add`."""
         return self._threads.submit(self._answer, completion, question, arguments)
 
-    def _answer(
-        self, completion: Completion, question: str, arguments: tuple[Any, ...]
-    ) -> tuple[Completion, requests.Outcome | None]:
-        """The completion as text, and the outcome: None in processes that do not score."""
+    def _answer(self, completion: Completion, question: str, arguments: tuple) -> _Answered:
         text = self._decode(completion.content)
         completion = dataclasses.replace(completion, content=text)
         worker = self._idle.get() if self._workers else None
@@ -141,9 +138,7 @@ class Scorer:
             if worker:
                 self._idle.put(worker)
 
-    def ask(
-        self, worker: Worker | None, question: str, arguments: tuple[Any, ...]
-    ) -> requests.Outcome | None:
+    def ask(self, worker: Worker | None, question: str, arguments: tuple) -> requests.Outcome | None:
         """What a worker, or this process, answers; if there is no answer, the outcome that says so.
 
         None in processes that do not score.  Raises what `Worker.start` does.
@@ -174,7 +169,7 @@ class Batch:
 
     def __init__(self, scorer: Scorer):
         self._scorer = scorer
-        self._futures: dict[Key, Future[tuple[Completion, requests.Outcome | None]]] = {}
+        self._futures: dict[Key, Future[_Answered]] = {}
 
     def add(self, completion: Completion, question: str, *arguments: Any) -> None:
         """Adds a finished completion; each may be added once.

@@ -11,11 +11,11 @@ import functools
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.alfworld import commands, engine, expert, games, generation, prompts, tasks
-from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RulesGame, RunningGame
+from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RulesGame
 from genenv_jax.benchmarks.alfworld.scoring import aggregate, step_score
 from genenv_jax.benchmarks.base import BAD_TOOLS, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_names
@@ -90,8 +90,7 @@ class ALFWorld(Published):
                 f"{engine.INSTALL}"
             )
         # Opens a game; tests replace it.
-        opened = RulesGame if on_rules else engine.Engines()
-        self.open_game: Callable[[tasks.Game, str], RunningGame] = opened
+        self.open_game = RulesGame if on_rules else engine.Engines()
         self._games: dict[str, list[tasks.Game]] = {}
         self._index: dict[str, tasks.Game] = {}
 

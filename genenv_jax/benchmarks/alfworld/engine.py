@@ -94,7 +94,7 @@ class Engines:
 
 
 class Engine:
-    """One running game in one of `commands.GRAMMARS`; see `episode.RunningGame`.  Not thread-safe.
+    """One running game in one of `commands.GRAMMARS`; see `episode.RulesGame`.  Not thread-safe.
 
     `idle` has environments to reuse; closing this game adds its own.  Raises EngineMissing, and ValueError
     naming the file if the engine cannot open the game.

@@ -1,10 +1,11 @@
 """One attempt at a game, and games played by our own rules."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import commands, prompts
+from genenv_jax.benchmarks.alfworld.engine import Engine
 from genenv_jax.benchmarks.alfworld.tasks import Game
 from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS
 from genenv_jax.benchmarks.base import Episode, Message, Rejection, Score
@@ -13,21 +14,15 @@ MAX_OBSERVATION = 600  # characters of a message in a conversation; the longest 
 _MAX_OVERVIEW = 2_000  # characters of the first observation
 
 
-class RunningGame(Protocol):
-    """The interface that an episode needs: `engine.Engine` and `RulesGame` have it."""
-
-    overview: str  # the first observation: what is in the room
-    goal: str  # the task's sentence
-    admissible: tuple[str, ...]  # the commands that are possible now, sorted
-    won: bool
-
-    def step(self, command: str) -> str: ...
-
-    def close(self) -> None: ...
-
-
 class RulesGame:
-    """A game by our own rules, 100 times as fast as the engine; ValueError names a malformed file."""
+    """A game by our own rules, 100 times as fast as the engine; ValueError names a malformed file.
+
+    Attributes, also of `engine.Engine`:
+      overview: the first observation: what is in the room.
+      goal: the task's sentence.
+      admissible: the commands that are possible now, sorted.
+      won: whether the goal is reached.
+    """
 
     def __init__(self, game: Game, grammar: str):
         self._world = game.world(grammar)
@@ -58,7 +53,7 @@ class GameEpisode(Episode):
 
     def __init__(
         self,
-        game: RunningGame,
+        game: Engine | RulesGame,
         task_type: str,
         grammar: str,
         max_steps: int,

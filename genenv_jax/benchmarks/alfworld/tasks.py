@@ -98,7 +98,7 @@ class Game:
         return found
 
 
-def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def find_directory(data_dir: data_files.PathLike | None = None) -> pathlib.Path:
     """The directory that holds `json_2.1.1`; see `data_files.find`.
 
     Without `data_dir`, $ALFWORLD_DATA, where alfworld-download puts the games, is tried first.

@@ -8,7 +8,6 @@ printed calls are ambiguous; those of level 3 come from `level-3.json`.  Trainin
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +71,7 @@ SPLITS = {
 }
 
 
-def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def find_directory(data_dir: data_files.PathLike | None = None) -> pathlib.Path:
     """The directory that holds the files; see `data_files.find`."""
     return data_files.find("api_bank", SPLITS["level-1-api"].path, data_dir, ("api-bank",))
 

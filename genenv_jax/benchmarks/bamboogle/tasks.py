@@ -4,7 +4,6 @@ The file is comp-gap's `data/bamboogle.json`, the copy that has the sub-question
 copies have the same questions and answers.
 """
 
-import os
 import pathlib
 from typing import Any
 
@@ -17,7 +16,7 @@ TEST = "test"
 TWO_HOPS, ONE_HOP = "two_hops", "one_hop"  # categories
 
 
-def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def find_directory(data_dir: data_files.PathLike | None = None) -> pathlib.Path:
     """The directory that holds the file; see `data_files.find`."""
     return data_files.find("bamboogle", FILE, data_dir)
 

@@ -6,7 +6,6 @@ multi-turn classes under `multi_turn_func_doc/`.
 """
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from genenv_jax.benchmarks.records import field, read_lines
 _ROLES = ("system", "user", "assistant")
 
 
-def find_directory(version: str, data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def find_directory(version: str, data_dir: data_files.PathLike | None = None) -> pathlib.Path:
     """The directory that holds `BFCL_<version>_*.json`.
 
     `data_dir`: the directory itself, or one that contains it as `<version>` or `bfcl/<version>`; see

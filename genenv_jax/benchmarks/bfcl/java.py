@@ -65,12 +65,6 @@ def _element(text: str, nested: str | None) -> Any:
     return convert(text, nested) if nested else guess(text)
 
 
-def _list_element(text: str, nested: str | None) -> Any:
-    if nested in ("char", "String"):
-        return text[1:-1]  # without its quotes
-    return _element(text, nested)
-
-
 def _array(text: str, nested: str | None) -> Any:
     found = _ARRAY.search(text)
     if not found:
@@ -86,7 +80,8 @@ def _array_list(text: str, nested: str | None) -> Any:
         parts = _ADD.findall(block[1])
     else:
         return [] if _LIST_NEW.search(text) else text
-    return [_list_element(part.strip(), nested) for part in parts]
+    quoted = nested in ("char", "String")  # the elements lose their quotes
+    return [part[1:-1] if quoted else _element(part, nested) for part in map(str.strip, parts)]
 
 
 def _hash_map(text: str) -> Any:

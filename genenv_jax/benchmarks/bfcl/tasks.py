@@ -1,9 +1,9 @@
 """Loads tasks from the Berkeley Function Calling Leaderboard's files (versions 3 and 4)."""
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import categories, conversation_tasks
 from genenv_jax.benchmarks.bfcl.files import Files, answer_of, find_directory, messages, tool
@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.records import field
 def load(
     version: str,
     names: Sequence[str],
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: data_files.PathLike | None = None,
     origin: str = "seed",
     rule: str = categories.STATIC_MATCH,
     verify_files: bool = False,
@@ -45,7 +45,7 @@ def load(
     return found
 
 
-def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, list[Task]]:
+def splits(directory: data_files.PathLike, version: str = "v4") -> dict[str, list[Task]]:
     """All tasks of a version by category, with `Task.origin` "eval"; `directory`: see `find_directory`.
 
     The multi-turn categories appear as whole conversations under their official names, and as

@@ -31,12 +31,8 @@ LOCAL_CONSTRAINTS = {
 _MAX_PEOPLE = 20
 _MAX_BUDGET = 10**6
 _MONTHS = "January February March April May June July August September October November December".split()
-_NUMBERS = {
-    word: number
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split()
-    )
-}
+_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBERS = {word: number for number, word in enumerate(_WORDS)}
 _NUMBER = rf"(\d{{1,2}}|{'|'.join(_NUMBERS)})"
 _PARTY = "people|persons?|travell?ers?|individuals?|participants?|adults?|guests?|friends"
 

@@ -12,7 +12,6 @@ reference information, which has all that the training queries can use, serve as
 
 import dataclasses
 import hashlib
-import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -105,7 +104,7 @@ class World:
         return prompts.compact(reference, query, self.database, max_chars)
 
 
-def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def find_directory(data_dir: data_files.PathLike | None = None) -> pathlib.Path:
     """The directory that holds HEAD/ and history_958f30d/; see `data_files.find`."""
     return data_files.find(NAME, _REFERENCES[TRAIN], data_dir)
 
@@ -124,7 +123,7 @@ def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
 
 
 def read_world(
-    directory: pathlib.Path, flights: str | os.PathLike[str] = "", verify_files: bool = False
+    directory: pathlib.Path, flights: data_files.PathLike = "", verify_files: bool = False
 ) -> World:
     """Reads everything in `find_directory`; for the rest see `TravelPlanner`.  Raises like `splits`."""
     there = [path for path in _VALIDATION_QUERIES if (directory / path).is_file()]
