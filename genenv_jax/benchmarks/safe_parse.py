@@ -16,6 +16,7 @@ from typing import Any
 from genenv_jax.benchmarks import task
 from genenv_jax.benchmarks.task import Rejection
 
+Order = Mapping[str, Sequence[str]]  # of each function's parameters
 MAX_CHARS = 16_384
 MAX_DEPTH = 64
 _MAX_OPERATORS = 256  # operators, dots and brackets on one path from the root of a syntax tree
@@ -218,10 +219,7 @@ def bracketed(text: str) -> str:
 
 
 def parse_calls(
-    text: Any,
-    max_chars: int = MAX_CHARS,
-    max_depth: int = MAX_DEPTH,
-    parameter_order: Mapping[str, Sequence[str]] | None = None,
+    text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH, parameter_order: Order | None = None
 ) -> list[dict[str, dict[str, Any]]] | Rejection:
     """Parses `[f(a=1), g.h(b="x")]` as BFCL's prompting decoder does.
 
@@ -271,9 +269,7 @@ def repeats_argument(text: str) -> bool:
     return any(len(set(names)) < len(names) for names in named)
 
 
-def _call(
-    node: ast.Call, parameter_order: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, dict[str, Any]]:
+def _call(node: ast.Call, parameter_order: Order | None = None) -> dict[str, dict[str, Any]]:
     parts = []
     function = node.func
     while isinstance(function, ast.Attribute):

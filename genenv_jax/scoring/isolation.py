@@ -149,7 +149,9 @@ def isolate(memory: int, needs: Collection[str], directory: str) -> dict[str, st
       for each protection, the mechanism in force, or "NO: " and why there is none.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    _end_with_the_run(libc)
+    with contextlib.suppress(AttributeError):  # no such call on this system
+        # The kernel then kills this process when the thread of the run that started it ends.
+        libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     limits = _limit(memory, MAX_FILE if FILES in needs else _MAX_MESSAGES)
     privileges = _drop_privileges(libc)
     version, files = 0, ""
@@ -211,12 +213,6 @@ def limit_cpu(seconds: float) -> None:
     with contextlib.suppress(OSError, ValueError):
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, most))
-
-
-def _end_with_the_run(libc: ctypes.CDLL) -> None:
-    """Makes the kernel kill this process when the thread of the run that started it ends."""
-    with contextlib.suppress(AttributeError):
-        libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 
 
 def _drop_privileges(libc: ctypes.CDLL) -> str:

@@ -277,10 +277,7 @@ def serve(descriptor: int) -> None:
             outcome = requests.answer(benchmark, episodes, question, arguments)
             reply = json.dumps([requests.to_json(outcome), ""])
         except BaseException as error:
-            reply = json.dumps([None, _report(error)])
+            report = "".join(traceback.format_exception(error))[-4000:].strip()
+            reply = json.dumps([None, report])
         signal.setitimer(signal.ITIMER_REAL, 0)
         connection.send_bytes(reply.encode())
-
-
-def _report(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-4000:].strip()

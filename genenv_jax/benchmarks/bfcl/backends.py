@@ -30,7 +30,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.calls import Calls
-from genenv_jax.benchmarks.safe_parse import MAX_CHARS, parse_calls
+from genenv_jax.benchmarks.safe_parse import MAX_CHARS, Order, parse_calls
 from genenv_jax.benchmarks.tools import python_call
 
 INSTALL = "pip install -e '.[bfcl]' && pip install --no-deps bfcl-eval==2026.3.23"
@@ -94,9 +94,7 @@ class _Entries:
     values: Mapping[str, Any] | None
 
 
-def decode(
-    text: str, max_calls: int = 128, parameter_order: Mapping[str, Sequence[str]] | None = None
-) -> list[Call] | Rejection:
+def decode(text: str, max_calls: int = 128, parameter_order: Order | None = None) -> list[Call] | Rejection:
     """Reads an agent's answer like `default_decode_execute_prompting` and the official executor.
 
     As in the official code, a dictionary whose values are all dictionaries is read as a nested call, and an
@@ -122,7 +120,7 @@ def as_calls(parsed: Calls) -> list[Call]:
     return [Call(name, arguments) for call in parsed for name, arguments in call.items()]
 
 
-def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[Call]:
+def reference(calls: Sequence[str], order: Order) -> list[Call]:
     """Reference calls, positional arguments bound by `order`; ValueError if they do not parse."""
     parsed = parse_calls(f"[{', '.join(calls)}]", 1 << 20, parameter_order=order)
     if isinstance(parsed, Rejection):

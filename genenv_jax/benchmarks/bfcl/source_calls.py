@@ -11,7 +11,6 @@ wrong offsets.  Here both are read as written.
 import functools
 import importlib
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 from genenv_jax.benchmarks.base import TOO_DEEP, UNPARSABLE, Rejection
@@ -67,20 +66,16 @@ def _nodes(source: str, language: str) -> list[Any]:
     """All nodes of the syntax tree, parents before children; RecursionError if it is too deep."""
     parser = importlib.import_module("tree_sitter").Parser()
     parser.set_language(_language(language))
-    found = list(_walk(parser.parse(source.encode())))
-    if any(node.is_error for node in found):
-        raise SyntaxError("a syntax error")
-    return found
-
-
-def _walk(tree: Any) -> Iterator[Any]:
-    waiting = [(tree.root_node, 0)]  # not recursive: the text controls the tree's depth
-    while waiting:
+    found, waiting = [], [(parser.parse(source.encode()).root_node, 0)]
+    while waiting:  # not recursive: the text controls the tree's depth
         node, depth = waiting.pop()
         if depth > _MAX_DEPTH:
             raise RecursionError
-        yield node
+        found.append(node)
         waiting += [(child, depth + 1) for child in reversed(node.children)]
+    if any(node.is_error for node in found):
+        raise SyntaxError("a syntax error")
+    return found
 
 
 def _java_nodes(source: str) -> list[Any]:
