@@ -262,9 +262,7 @@ def _stems(word: str) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{decimal.Decimal(repr(value)):f}"
-    return str(value)
+    return f"{decimal.Decimal(repr(value)):f}" if isinstance(value, float) else str(value)
 
 
 def _form(word: str) -> str:

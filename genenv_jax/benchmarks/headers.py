@@ -69,9 +69,7 @@ def write_with_tools(tools: Tools | None, task: str, answer: str, answer_first: 
 
     answer_first: a small model's request for calls that it has already written states more of their values.
     """
-    listed = SAME
-    if tools is not None:
-        listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
+    listed = SAME if tools is None else json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
     rest = [f"{TASK} {task.strip()}", f"{ANSWER} {answer}"]
     return "\n".join([f"{TOOLS} {listed}", *(reversed(rest) if answer_first else rest)])
 

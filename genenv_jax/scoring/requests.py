@@ -47,9 +47,7 @@ def failure(question: str, how: str, detail: str) -> Outcome:
     "episode_crash".
     """
     reason = f"{question}_{how}"
-    if question == VERIFY:
-        return Rejection(reason, detail)
-    return Score(0.0, False, False, reason)
+    return Rejection(reason, detail) if question == VERIFY else Score(0.0, False, False, reason)
 
 
 def _reasons(question: str) -> tuple[str, ...]:

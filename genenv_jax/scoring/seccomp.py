@@ -111,9 +111,7 @@ def install(files: bool, network: bool) -> None:
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
         raise OSError(errno.ENOTSUP, f"no table of system calls for {sys.platform} on {machine}")
-    code = b"".join(
-        struct.pack("HBBI", *instruction) for instruction in _filter(machine, files, network, os.getpid())
-    )
+    code = b"".join(struct.pack("HBBI", *each) for each in _filter(machine, files, network, os.getpid()))
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0):

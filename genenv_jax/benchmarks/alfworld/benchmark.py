@@ -291,10 +291,7 @@ class ALFWorld(Published):
         found = self.games("eval")
         counts = Counter(game.split for game in found)
         grammars = sorted({game.played_in(self.grammar) for game in found})
-        told = (
-            f"{counts[split]} of {split} (officially {tasks.OFFICIAL_COUNTS[split]})"
-            for split in self.eval_splits
-        )
+        told = (f"{counts[s]} of {s} (officially {tasks.OFFICIAL_COUNTS[s]})" for s in self.eval_splits)
         shown = self.show_admissible
         if self.eval_protocol == EPISODE:
             by = "on the engine" if self.isolated else "by our rules"

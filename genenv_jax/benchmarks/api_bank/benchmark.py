@@ -1,11 +1,10 @@
 """API-Bank (Li et al., EMNLP 2023), levels 1, 2 and 3, as a benchmark.
 
-Each task is one step of a conversation: either the next API call (scored by call match, `scoring`) or the
-assistant's next reply (scored by ROUGE-L F1, `rouge`).  Success, reward and the headline number come from
-the calls: the official "Accuracy" of API calls, per level.  Names and parameters are compared with the gold
-call's, with the official relaxations, because the official execution rejects 82 of its own 620 gold calls;
-where it accepts them, both agree (tests/benchmarks).  Training also checks each parameter by its type
-(`reward`): the agent learns whatever is rewarded, including loopholes.
+Each task is one step of a conversation: either the next API call (scored by call match, `scoring`; in
+training more strictly, `reward`) or the assistant's next reply (scored by ROUGE-L F1, `rouge`).  Success,
+reward and the headline number come from the calls: the official "Accuracy" of API calls, per level.  Nothing
+is executed, because the official execution rejects 82 of its own 620 gold calls; where it accepts them, both
+agree (tests/benchmarks).
 
 The official training files of levels 1 and 2 are no longer published.  So the seeds are the training calls
 of level 3, and all three test files are held out.

@@ -274,9 +274,7 @@ class _Reader:
                 raise ValueError(f"{where}: {file!r} is not the name of a dialogue")
             turns = [turn for _, turn in read_lines(self._path(relative))]
             calls = [index for index, turn in enumerate(turns) if turn.get("role") == "API"]
-            self._turns[relative] = [
-                turn for index in calls for turn in (turns[index], (turns[index + 1 :] or [{}])[0])
-            ]
+            self._turns[relative] = [t for i in calls for t in (turns[i], (turns[i + 1 :] or [{}])[0])]
         turns = self._turns[relative]
         if not 0 <= sample < len(turns) or turns[sample].get("role") != "API":
             raise ValueError(f"{where}: dialogue {file} has no API turn with the number {sample}")

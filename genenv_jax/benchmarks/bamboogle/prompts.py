@@ -9,7 +9,6 @@ from genenv_jax.benchmarks.success_record import success_record
 STEPS_HEADER = "New Steps:"
 SEPARATOR = " | "  # between alternative answers
 
-
 _CLOSED_BOOK = """\
 Answer the question from what you know. Think step by step if you like: find the fact that the question \
 only describes, then answer about it. End with the answer alone, a name, a number, a date or a few words, \

@@ -107,10 +107,7 @@ def decode(text: str, max_calls: int = 128, parameter_order: Order | None = None
     if len(calls) > max_calls:
         return Rejection(TOO_LONG, f"{len(calls)} calls, limit {max_calls}")
     try:
-        return [
-            Call(call.name, {key: _plan(value) for key, value in call.arguments.items()})
-            for call in as_calls(calls)
-        ]
+        return [Call(call.name, {k: _plan(v) for k, v in call.arguments.items()}) for call in as_calls(calls)]
     except ValueError as error:
         return Rejection(UNPARSABLE, str(error))
 

@@ -139,12 +139,7 @@ class BFCL(Published, ToolBenchmark):
 
     def _load(self, split: str) -> list[Task]:
         loaded = tasks.load(
-            self.version,
-            self.categories[split],
-            self.data_dir,
-            split,
-            self._rules[split],
-            self.verify_files,
+            self.version, self.categories[split], self.data_dir, split, self._rules[split], self.verify_files
         )
         shared = set(self.categories["eval" if split == "seed" else "seed"])
         if shared & {*MULTI_TURN}:

@@ -203,10 +203,7 @@ def _converted(value: Any, schema: Mapping[str, Any], language: str) -> Any:
         return {key: [entry] for key, entry in value.items()}
     is_list = declared is list and isinstance(value, list) and "items" in schema
     if is_list and types.get(schema["items"]["type"]) is dict:
-        return [
-            {key: [inner] for key, inner in entry.items()} if isinstance(entry, dict) else entry
-            for entry in value
-        ]
+        return [{k: [v] for k, v in entry.items()} if isinstance(entry, dict) else entry for entry in value]
     return value
 
 
@@ -367,10 +364,7 @@ def render_calls(ground_truth: ast_checker.Truth, tools: Tools, language: str = 
     schemas = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
     written = []
     for name, arguments in reference_calls(ground_truth, tools):
-        parts = [
-            f"{key}={_render(value, schemas[name].get(key, {}), language)}"
-            for key, value in arguments.items()
-        ]
+        parts = [f"{k}={_render(v, schemas[name].get(k, {}), language)}" for k, v in arguments.items()]
         written.append(f"{name}({', '.join(parts)})")
     return f"[{', '.join(written)}]"
 

@@ -149,9 +149,7 @@ def extract(text: str) -> str:
 
 def write(checker: str, reference: Any) -> str:
     """A reference as an agent writes it; the first of several."""
-    if checker == CALL:
-        return calls.write(reference)
-    return f"<answer>{golds(reference)[0]}</answer>"
+    return calls.write(reference) if checker == CALL else f"<answer>{golds(reference)[0]}</answer>"
 
 
 def holds(prompt: str, checker: str, reference: Any) -> bool:

@@ -92,9 +92,8 @@ class CustomFiles(Custom):
             raise ValueError(f"instruction = {self.instruction!r}: expected a text or None")
         check_shares(seed_fraction=self.seed_fraction)
         if self.reward:
-            self._reward = imported.find_callable(
-                "reward", self.reward, "a function of a question and an answer"
-            )
+            form = "a function of a question and an answer"
+            self._reward = imported.find_callable("reward", self.reward, form)
             self.isolated = True
         if self.judge_url:
             self.judge = EndpointJudge(self.judge_url, self.judge_model)

@@ -26,12 +26,9 @@ def download(address: str) -> pathlib.Path:
     import huggingface_hub.errors  # slow, and few need it
 
     revision = _REVISIONS.get(found["revision"], found["revision"])
+    fetch = huggingface_hub.hf_hub_download
     try:
-        return pathlib.Path(
-            huggingface_hub.hf_hub_download(
-                found["id"], found["file"], repo_type="dataset", revision=revision
-            )
-        )
+        return pathlib.Path(fetch(found["id"], found["file"], repo_type="dataset", revision=revision))
     except huggingface_hub.errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError(
             f"{address} could not be fetched from the hub (no network?) and is not cached; expected a file"

@@ -10,16 +10,12 @@ so learning has to change the argmax and not only sharpen it.
   others:
       right 90 %, random 10 %
 
-A misunderstood call is mistaken for one with another argument, which in some positions has the same result.
-In Dial, later calls start from the written result, right or wrong, so traces are self-consistent.  In Dial
-in turns, where the tools compute the results, the call is made with the wrong argument; a misunderstood
-test takes the other branch.  Occasionally the agent makes a call that the environment refuses, followed by
-another call.
+A misunderstood call is mistaken for one with another argument, which in some positions has the same result;
+a misunderstood test takes the other branch.
 
 The simulator's demonstrator writes valid variations that are mostly longer than their seed.  The success
 statistics beside a seed are those of the agent's demonstrator, so they say how hard the seed is.  The
-demonstrator does not act on them: the simulator has to learn to.  Where a success rate is asked for
-(`DialTasks.asked`), it writes a variation of any depth that the agent's demonstrator solves about as often.
+demonstrator acts only on a rate that is asked for (`DialTasks.asked`): the simulator has to learn to.
 """
 
 import abc
@@ -37,7 +33,6 @@ from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
 from genenv_jax.benchmarks.success_record import ALIKE, OWN, RECENT
 
 Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
-
 
 _RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
 # Shares of variations with -1, 0, +1, +2 calls relative to their seed.
@@ -144,7 +139,7 @@ class Demonstrator(Demonstrations):
         return [self.chance(call in wrong) for call in program.calls]
 
     def trace(self, rng: np.random.Generator, program: Any, wrong: dict[Call, int]) -> str:
-        """A noisy trace of `program`, consistent with its own written results."""
+        """A noisy trace of `program`; each call starts from the written result, right or wrong."""
         results, at, positions = [], program.start, self.dial.positions
         for operation, n in program.calls:
             step, mistaken = OPERATIONS[operation], None

@@ -165,9 +165,7 @@ class TravelPlanner(Published):
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         world = self.world
         plan = self._plan(seed, self._shown(seed))
-        cost = None
-        if plan is not None:
-            cost = scoring.total_cost(query_of(seed), plan, world.database)
+        cost = None if plan is None else scoring.total_cost(query_of(seed), plan, world.database)
         shown = world.information(seed, self.simulator_chars)
         return prompts.simulator_messages(
             prompts.render(shown),

@@ -23,10 +23,7 @@ LEVELS = ("easy", "medium", "hard")
 _FIELDS = "org dest days visiting_city_number date people_number local_constraint budget".split()
 # Fields of `Query`, and their names in the official record.
 LOCAL_CONSTRAINTS = {
-    "house_rule": "house rule",
-    "cuisine": "cuisine",
-    "room_type": "room type",
-    "transportation": "transportation",
+    name: name.replace("_", " ") for name in ("house_rule", "cuisine", "room_type", "transportation")
 }
 _MAX_PEOPLE = 20
 _MAX_BUDGET = 10**6

@@ -37,10 +37,7 @@ VALIDATION = "validation"
 
 _TABLES = "history_958f30d/database"
 _TRAIN_PROMPTS = "HEAD/finetuning_data/std_travelplanner.jsonl"
-_REFERENCES = {
-    TRAIN: "HEAD/database/train_ref_info.jsonl",
-    VALIDATION: "HEAD/database/validation_ref_info.jsonl",
-}
+_REFERENCES = {split: f"HEAD/database/{split}_ref_info.jsonl" for split in (TRAIN, VALIDATION)}
 # Git blob id of the validation file at the source table's commit; that table has no SHA-256 for it.
 _VALIDATION_BLOB = "e1be711528ea7fde30647b8a3e24ffe367fea82d"
 _VALIDATION_QUERIES = (
