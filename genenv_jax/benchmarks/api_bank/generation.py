@@ -5,16 +5,9 @@ import re
 from typing import Any
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.api_bank import prompts, reward, scoring
+from genenv_jax.benchmarks.api_bank import prompts, reward, scoring, tasks
 from genenv_jax.benchmarks.api_bank.calls import Call, own_form, read_call
-from genenv_jax.benchmarks.api_bank.tasks import (
-    CALL,
-    CALL_PREFIX,
-    TOOL_SEARCHER,
-    call_spec,
-    is_description,
-    known_apis,
-)
+from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX, TOOL_SEARCHER, known_apis
 from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools
@@ -59,7 +52,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
             call = read_call(own_form(answer, tools))
         if isinstance(call, Rejection):
             return Rejection(base.BAD_ANSWER, f"{call.reason}: {call.detail}"[:200])
-        spec |= call_spec(call.name, call.arguments, dialogue, tools)
+        spec |= tasks.call_spec(call.name, call.arguments, dialogue, tools)
     else:
         spec["text"] = answer
     if listed is not None:
@@ -87,7 +80,7 @@ def check_tools(tools: Any) -> Rejection | None:
         return Rejection(base.BAD_TOOLS, f"expected a list of 1 to {_MAX_TOOLS} API descriptions")
     names = set()
     for index, tool in enumerate(tools):
-        if not is_description(tool) or not isinstance(tool.get("description", ""), str):
+        if not tasks.is_description(tool) or not isinstance(tool.get("description", ""), str):
             return Rejection(base.BAD_TOOLS, f"API {index}: expected name, description, input_parameters")
         parameters = tool["input_parameters"]
         identifiers = (tool["name"], *parameters)

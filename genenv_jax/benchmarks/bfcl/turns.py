@@ -11,15 +11,8 @@ from typing import Any
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
-from genenv_jax.benchmarks.bfcl.categories import (
-    AST,
-    NO_CALL,
-    STATIC_MATCH,
-    TURN_STATE,
-    kind_and_category,
-    varies,
-)
+from genenv_jax.benchmarks.bfcl import ast_checker, backends, categories, multi_turn, prompts, schemas
+from genenv_jax.benchmarks.bfcl.categories import AST, NO_CALL, STATIC_MATCH, TURN_STATE, varies
 from genenv_jax.benchmarks.bfcl.pairs import PAIRED
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.calls import Found
@@ -166,7 +159,7 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     }  # fmt: skip
     category = seed.category
     if varies(spec):
-        answer["kind"], category = kind_and_category(category, len(truth), len(tools))
+        answer["kind"], category = categories.kind_and_category(category, len(truth), len(tools))
     if spec["rule"] == TURN_STATE:
         calls = reference.strip("`\n ").removeprefix("[").removesuffix("]")
         answer |= {"scenario": spec["scenario"], "history": spec["history"], "calls": [calls]}

@@ -17,18 +17,10 @@ import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
+from genenv_jax.benchmarks.dial import programs
 from genenv_jax.benchmarks.dial.demonstrations import Pair, TurnsDemonstrator
 from genenv_jax.benchmarks.dial.episode import DialEpisode
-from genenv_jax.benchmarks.dial.programs import (
-    Choice,
-    Made,
-    Program,
-    passing,
-    read_statement,
-    turned,
-    words,
-    write,
-)
+from genenv_jax.benchmarks.dial.programs import Choice, Program, read_statement, turned, words, write
 from genenv_jax.benchmarks.dial.tasks import OPERATIONS, DialTasks, read_lines, tool
 from genenv_jax.benchmarks.options import check_integers
 
@@ -65,7 +57,7 @@ class DialTurns(DialTasks):
         deepest = max([self.max_depth, *self.deeper])
         if deepest > _MOST_DEPTH:
             raise ValueError(f"benchmark: a depth of {deepest}: expected at most {_MOST_DEPTH}")
-        self.tests = passing(self.positions)
+        self.tests = programs.passing(self.positions)
         super().__post_init__()
 
     @property
@@ -199,7 +191,7 @@ class DialTurns(DialTasks):
         return score
 
 
-def _calls(task: Task) -> list[Made]:
+def _calls(task: Task) -> list[programs.Made]:
     """The reference calls of a task."""
     return [(operation, at, n) for operation, at, n in task.answer["calls"]]
 

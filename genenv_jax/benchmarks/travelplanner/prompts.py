@@ -22,6 +22,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics, chat
 from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.travelplanner import queries
 from genenv_jax.benchmarks.travelplanner.database import (
     Accommodation,
     Attraction,
@@ -32,13 +33,7 @@ from genenv_jax.benchmarks.travelplanner.database import (
     text_of,
 )
 from genenv_jax.benchmarks.travelplanner.plans import MEALS, name_and_city
-from genenv_jax.benchmarks.travelplanner.queries import (
-    CUISINES,
-    HOUSE_RULES,
-    ROOM_TYPES,
-    TRANSPORTATION,
-    Query,
-)
+from genenv_jax.benchmarks.travelplanner.queries import Query
 from genenv_jax.benchmarks.travelplanner.references import City, Reference, layout_of, travel_days
 from genenv_jax.benchmarks.travelplanner.scoring import suits
 
@@ -123,10 +118,10 @@ def simulator_messages(
     system = _SIMULATOR_RULES.format(
         org=record["org"],
         destinations=destinations,
-        house_rules=_options(HOUSE_RULES),
-        cuisines=", ".join(CUISINES),
-        room_types=_options(ROOM_TYPES),
-        transportation=_options(TRANSPORTATION),
+        house_rules=_options(queries.HOUSE_RULES),
+        cuisines=", ".join(queries.CUISINES),
+        room_types=_options(queries.ROOM_TYPES),
+        transportation=_options(queries.TRANSPORTATION),
     )
     parts = [f"Information:\n{information}", f"Task:\n{task}"]
     if cost is not None:

@@ -21,19 +21,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.travelplanner import scoring
 from genenv_jax.benchmarks.travelplanner.database import Database, Place
 from genenv_jax.benchmarks.travelplanner.plans import SLOTS, before_parenthesis, read_plan, route_of
 from genenv_jax.benchmarks.travelplanner.queries import Query
-from genenv_jax.benchmarks.travelplanner.scoring import (
-    GROUNDED,
-    HARD,
-    Plan,
-    Verdicts,
-    cities_of,
-    failed,
-    is_given,
-    judge,
-)
+from genenv_jax.benchmarks.travelplanner.scoring import Plan, Verdicts, failed, is_given, judge
 
 FINAL, MICRO = "final", "micro"
 _NOTHING = "-"
@@ -71,7 +63,7 @@ def score_plan(task: Task, answer: str, database: Database, reward: str) -> Scor
         detail={
             "delivered": bool(plan), "hard_evaluated": evaluated, "crashed": crashed,
             "constraints": verdicts,
-            GROUNDED: {"constraints": earned, "hard_evaluated": evaluated_again, "missing": missing},
+            scoring.GROUNDED: {"constraints": earned, "hard_evaluated": evaluated_again, "missing": missing},
         },
     )  # fmt: skip
 
@@ -92,7 +84,7 @@ def judge_grounded(
     if missing:
         both["is_valid_information_in_sandbox"] = False
     if not evaluated:
-        both |= {name: False for name in HARD if both[name] is not None}
+        both |= {name: False for name in scoring.HARD if both[name] is not None}
     return both, evaluated, missing
 
 
@@ -137,7 +129,7 @@ def grounded_part(query: Query, plan: Plan, database: Database) -> tuple[list[di
 def _cities(day: Mapping[str, Any]) -> list[str]:
     """The city of a day, or both cities of a travel day; empty if they cannot be read."""
     try:
-        return cities_of(day["current_city"])
+        return scoring.cities_of(day["current_city"])
     except (KeyError, TypeError):
         return []
 
