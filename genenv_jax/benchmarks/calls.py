@@ -35,7 +35,7 @@ from genenv_jax.benchmarks.task import TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.thoughts import after_thoughts
 
 Call = dict[str, dict[str, Any]]  # {name: arguments}
-Calls = Sequence[Mapping[str, Mapping[str, Any]]]  # the same, to be read only
+Calls = Sequence[Mapping[str, Mapping[str, Any]]]  # any calls, to be read only
 Found = list[Call] | Rejection
 
 MAX_CALLS = 128  # in one answer
