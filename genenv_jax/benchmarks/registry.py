@@ -40,8 +40,7 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
     except Exception as error:
         if ":" not in name or isinstance(error, OSError):
             raise
-        detail = f"{type(error).__name__}: {error}{place(error)}"
-        raise ValueError(f"{name} cannot be made: {detail}") from error
+        raise ValueError(f"{name} cannot be made: {type(error).__name__}: {error}{place(error)}") from error
     if not benchmark.name:
         raise ValueError(f"{name} lacks an attribute name: expected a text")
     return benchmark

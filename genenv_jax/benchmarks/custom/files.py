@@ -102,8 +102,7 @@ class CustomFiles(Custom):
         for option in ("train", "held_out"):
             value = getattr(self, option)
             if not isinstance(value, str) or not (value or option == "held_out"):
-                expected = "expected a file of questions, JSON lines or parquet"
-                raise ValueError(f"{option} = {value!r}: {expected}")
+                raise ValueError(f"{option} = {value!r}: expected a file of questions, JSON lines or parquet")
 
     def grade(self, question: Question, answer: str) -> float:
         return (self._reward if self.reward else super().grade)(question, answer)

@@ -127,8 +127,7 @@ class DialTasks(ToolBenchmark):
         for depth in self.deeper:
             check_integers(self.max_depth + 1, _DEEPEST, deeper=depth)
         if not all(map(_is_frequency, self.seed_depths)) or not any(self.seed_depths):
-            expected = "expected frequencies, not all of them 0"
-            raise ValueError(f"seed_depths = {self.seed_depths}: {expected}")
+            raise ValueError(f"seed_depths = {self.seed_depths}: expected frequencies, not all of them 0")
         if not 0 <= self.grasp <= 0.9:
             raise ValueError(f"grasp = {self.grasp}: expected between 0 and 0.9")
         if len(self.seed_depths) != self.max_depth:

@@ -194,8 +194,7 @@ def _train(path: pathlib.Path, gazetteer: Gazetteer, references: Mapping[str, Re
             _, user, assistant = (message["content"] for message in record["messages"])
             _, found, text = user.rpartition(_QUERY)
         except (TypeError, KeyError, ValueError, AttributeError):
-            expected = "expected a system, a user and an assistant message"
-            raise ValueError(f"{where}: {expected}") from None
+            raise ValueError(f"{where}: expected a system, a user and an assistant message") from None
         if not found:
             raise ValueError(f"{where}: no query in the user's message")
         plan = parse_literal(assistant, _PLAN_CHARS)
