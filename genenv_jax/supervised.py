@@ -45,14 +45,13 @@ from genenv_jax.players.offload import place
 from genenv_jax.publish import card
 from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
-from genenv_jax.run.programs import enable_compilation_cache
+from genenv_jax.run.programs import enable_compilation_cache, user_cache
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
 from genenv_jax.system import signals
 from genenv_jax.system.ownership import owned, remove_stale, scratch_name
 from genenv_jax.system.signals import held
-from genenv_jax.system.user_cache import user_cache
 from genenv_jax.trainers.warm_start import VARIATIONS, fine_tune, train
 
 # Increase when the training of made or given models changes, so that cached ones are rebuilt.
@@ -77,7 +76,7 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh, role: str = AGE
     tuned = config.warm_start.steps and config.warm_start.roles in ("both", role)
     if given and not tuned:
         return given
-    cache = cache_dir(config)
+    cache = pathlib.Path(config.model.make.cache_dir or user_cache() / "models")
     name = _fine_tuned_name(config, benchmark, given) if given else _made_name(config, benchmark)
     directory = cache / name
     make_shared(cache, setting="config.model.make.cache_dir")
@@ -291,13 +290,6 @@ def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     finally:
         with held():
             shutil.rmtree(scratch, ignore_errors=True)
-
-
-def cache_dir(config: Config) -> pathlib.Path:
-    """The cache of trained models: `model.make.cache_dir`, else in the user's cache directory."""
-    if config.model.make.cache_dir:
-        return pathlib.Path(config.model.make.cache_dir)
-    return user_cache() / "models"
 
 
 def make_base_model(config: Config, benchmark: Benchmark, directory: pathlib.Path, mesh: Mesh) -> None:

@@ -45,7 +45,13 @@ def evaluate_agent(
     begin, modes = time.monotonic(), config.evaluation.modes()
     metrics: dict[str, float] = {}
     attempts: dict[str, list[list[Attempt]]] = {}
-    _compile(chat_models, benchmark, tasks, progress)
+    policies = [a for a in chat_models.values() if isinstance(a, Policy)]
+    if policies:
+        steps = warm_up(policies, benchmark, tasks, lambda: policies[0].params)
+        with progress.phase("compile", len(steps), "parts") as display:
+            for step in steps:
+                step()
+                display.advance()
     for mode, chat_model in chat_models.items():
         total = len(tasks) * modes[mode][0]
         with (
@@ -73,26 +79,9 @@ def evaluate_agent(
         },
         "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
         **benchmark.about(),
-        **made_with(config, jax.devices() if isinstance(chat_model, Policy) else ()),
+        **made_with(config, jax.devices() if policies else ()),
     }
     return _write(benchmark, attempts, metrics, about, config.seed, out, chat_model)
-
-
-def _compile(
-    chat_models: Mapping[str, ChatModel],
-    benchmark: Benchmark,
-    tasks: Sequence[Task],
-    progress: Progress,
-) -> None:
-    """Compiles what policies need for the tasks, as a separate phase."""
-    policies = [a for a in chat_models.values() if isinstance(a, Policy)]
-    if not policies:
-        return
-    steps = warm_up(policies, benchmark, tasks, lambda: policies[0].params)
-    with progress.phase("compile", len(steps), "parts") as display:
-        for step in steps:
-            step()
-            display.advance()
 
 
 def _write(

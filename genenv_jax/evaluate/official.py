@@ -4,11 +4,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark, Message, Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.records import read_lines
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.run.jsonl import write_jsonl
-from genenv_jax.sampling.sampler import Completion, OnCompletion
+from genenv_jax.sampling.sampler import Completion
 from genenv_jax.scoring.attempts import Attempt, ChatModel
 
 
@@ -69,11 +69,6 @@ class Recorded(ChatModel):
     def __init__(self, tasks: Sequence[Task], answers: Mapping[str, str]):
         self._texts = [answers[task.id] for task in tasks]
 
-    def answer(
-        self,
-        conversations: Sequence[list[Message]],
-        on_completion: OnCompletion,
-        turn: int | None = None,
-    ) -> None:
+    def answer(self, conversations, on_completion, turn=None) -> None:
         for i, text in enumerate(self._texts):
             on_completion(Completion(i, 0, text, True))

@@ -24,7 +24,7 @@ from genenv_jax.benchmarks.calls import HERMES, write_calls
 from genenv_jax.benchmarks.task import TOOLS, Message
 from genenv_jax.models.language_model import TOOL, results_as_users
 from genenv_jax.run.jsonl import JsonLines
-from genenv_jax.sampling.sampler import Completion, OnCompletion
+from genenv_jax.sampling.sampler import Completion
 from genenv_jax.scoring.attempts import ChatModel
 from genenv_jax.system.keys import SHORTEST, as_line, check_url
 
@@ -411,12 +411,7 @@ class EndpointModel(ChatModel):
     concurrency: int = 8
     temperature: float = 0.0
 
-    def answer(
-        self,
-        conversations: Sequence[list[Message]],
-        on_completion: OnCompletion,
-        turn: int | None = None,
-    ) -> None:
+    def answer(self, conversations, on_completion, turn=None) -> None:
         """See `ChatModel`.  Raises EndpointError if a request fails after all retries.
 
         In a turn each row has its own seed, since two attempts at one game begin with the same conversation.

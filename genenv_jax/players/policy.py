@@ -3,18 +3,17 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.base import Message, Task
+from genenv_jax.benchmarks.base import Message
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.conversations import Conversations
-from genenv_jax.sampling.sampler import OnCompletion, Rollouts, Sampler
-from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting
-from genenv_jax.scoring.episodes import Episodes
+from genenv_jax.sampling.sampler import Rollouts, Sampler
+from genenv_jax.scoring.attempts import Attempt, ChatModel
 from genenv_jax.typing import Params, PRNGKey
 
 
@@ -49,12 +48,7 @@ class Policy(ChatModel):
         """The sampler that draws one sample per conversation."""
         return self.sampler.drawing(group_size=1)
 
-    def answer(
-        self,
-        conversations: Sequence[list[Message]],
-        on_completion: OnCompletion,
-        turn: int | None = None,
-    ) -> Rollouts:
+    def answer(self, conversations, on_completion, turn=None) -> Rollouts:
         """See `ChatModel`.  Raises ValueError for a conversation that does not fit."""
         prompts = [self.model.encode_messages(messages) for messages in conversations]
         sampler, key = self.sampler, self.key
@@ -63,11 +57,7 @@ class Policy(ChatModel):
         return sampler(self.params, prompts, key, on_completion=on_completion)
 
     def play(
-        self,
-        tasks: Sequence[Task],
-        episodes: Episodes,
-        on_end: Callable[[], object],
-        waiting: Waiting = contextlib.nullcontext,
+        self, tasks, episodes, on_end, waiting=contextlib.nullcontext
     ) -> tuple[list[list[Attempt]], Rollouts]:
         """See `ChatModel`.  An episode that does not open, or whose opening does not fit, ends there."""
         played = Conversations(self.model, tasks, episodes, on_end, waiting)

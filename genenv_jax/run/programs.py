@@ -12,10 +12,15 @@ from collections.abc import Callable, Sequence
 import jax
 
 from genenv_jax.parallel import processes
-from genenv_jax.system.user_cache import user_cache
 from genenv_jax.typing import WarmUp
 
 _AT_ONCE = 4  # chains compiled at a time; a compilation keeps about one core busy
+
+
+def user_cache() -> pathlib.Path:
+    """Where trained models and compiled programs are kept: in $XDG_CACHE_HOME, else in ~/.cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(root) / "genenv_jax"
 
 
 def enable_compilation_cache(workdir: pathlib.Path | None = None) -> None:

@@ -1,1 +1,1 @@
-"""What a process needs of its machine: signals, locks, secrets, a cache.  Needs no JAX."""
+"""What a process needs of its machine: signals, locks, secrets.  Needs no JAX."""
