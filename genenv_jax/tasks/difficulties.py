@@ -1,6 +1,6 @@
 """Which difficulty the simulator's prompts ask for, where a benchmark can say it (`Benchmark.askable`)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from genenv_jax.tasks.objective import CurriculumConfig
 from genenv_jax.tasks.seeds import LatestStatistics
 
 
-class AskedDifficulties:
+class AskedDifficulties(LatestStatistics):
     """Draws the difficulty that each prompt asks for, in proportion to exp(λ R_env(p̂)).
 
     p̂ is the agent's success rate at tasks of that difficulty, in the latest epoch that had some.  Without
@@ -20,9 +20,9 @@ class AskedDifficulties:
     """
 
     def __init__(self, benchmark: Benchmark, curriculum: CurriculumConfig, simulator: SimulatorConfig):
+        super().__init__()
         self._benchmark, self._curriculum = benchmark, curriculum
         self._temperature = simulator.rwr_temperature
-        self._latest = LatestStatistics()
 
     def of(self, seed: Task, draws: np.random.Generator) -> SeedStatistics | None:
         """What the prompt for a variation of `seed` asks for; None if it cannot ask for a difficulty."""
@@ -34,7 +34,7 @@ class AskedDifficulties:
     def _shares(self, difficulties: Sequence[int]) -> np.ndarray:
         rewards, reward, c = [], 1.0, self._curriculum
         for difficulty in difficulties:
-            if (p_hat := self._latest[str(difficulty)].success_rate) is not None:
+            if (p_hat := self[str(difficulty)].success_rate) is not None:
                 reward = float(curriculum_reward(p_hat, c.alpha, c.beta))
             rewards.append(reward)
         weights = rwr_weights(rewards, self._temperature)
@@ -44,12 +44,4 @@ class AskedDifficulties:
         """Records an epoch's (attempted task, attempts, successes)."""
         benchmark = self._benchmark
         asked = [outcome for outcome in outcomes if benchmark.askable(outcome[0])]
-        self._latest.record((str(int(benchmark.difficulty(task))), n, k) for task, n, k in asked)
-
-    def state(self) -> dict[str, list[int]]:
-        """The state to checkpoint, as plain JSON."""
-        return self._latest.state()
-
-    def restore(self, state: Mapping[str, Sequence[int]]) -> None:
-        """Inverse of `state`."""
-        self._latest.restore(state)
+        super().record((str(int(benchmark.difficulty(task))), n, k) for task, n, k in asked)

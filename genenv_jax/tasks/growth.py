@@ -7,10 +7,9 @@ attempt has solved is not varied, since it may have no solution.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from genenv_jax.benchmarks.base import SeedStatistics, Task
+from genenv_jax.benchmarks.base import Task
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation, TaskBatch
@@ -30,8 +29,8 @@ class GrowthConfig(Settings):
     share: float = within(0.0, 0, 1)
 
 
-class Growth:
-    """See the module's docstring.
+class Growth(TaskBuffer):
+    """See the module's docstring; holds the tasks of earlier epochs.
 
     A task is judged by the latest attempts at its variations, or at the task itself until it has been
     varied.
@@ -40,18 +39,14 @@ class Growth:
     """
 
     def __init__(self, config: GrowthConfig, fits: Callable[[Task], bool], seed: int):
+        super().__init__(_CAPACITY)
         self._share, self._fits, self._seed = config.share, fits, seed
-        self._pool = TaskBuffer(_CAPACITY)
 
     def contexts(self, epoch: int, seeds: Sequence[Task]) -> list[Task]:
         """The epoch's contexts: `seeds`, with the last ones replaced by tasks of earlier epochs."""
         draws = rng(self._seed, Stream.GROWTH, epoch)
-        grown = self._pool.choose(draws, int(self._share * len(seeds)))
+        grown = self.choose(draws, int(self._share * len(seeds)))
         return [*seeds[: len(seeds) - len(grown)], *grown]
-
-    def statistics(self, task: Task) -> SeedStatistics | None:
-        """The attempts by which a task is judged; None for a task that is not among the grown ones."""
-        return self._pool[task.id]
 
     def record(self, batch: TaskBatch) -> None:
         """Records the outcome of an epoch."""
@@ -63,15 +58,7 @@ class Growth:
                 variations.setdefault(g.seed.id, []).append(g)
         for parent, tried in variations.items():
             counts = sum(g.attempts for g in tried), sum(g.successes for g in tried)
-            self._pool.record(parent, *counts)
+            self.update(parent, *counts)
         for g in batch.accepted:
             if g.successes and self._fits(g.task):
-                self._pool.add(g.task, g.attempts, g.successes)
-
-    def state(self) -> Any:
-        """The state to checkpoint, as plain JSON."""
-        return self._pool.state()
-
-    def restore(self, state: Any, tasks: Iterable[Task]) -> None:
-        """Inverse of `state`; `tasks` are the tasks in the run's records."""
-        self._pool.restore(state, tasks)
+                self.add(g.task, g.attempts, g.successes)

@@ -11,9 +11,7 @@ from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.session import Session
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
-from genenv_jax.tasks.difficulties import AskedDifficulties
 from genenv_jax.tasks.fixed import FixedTasks, exist, generator_tasks
-from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.oracle import OracleTasks
 from genenv_jax.tasks.seeds import SeedSource, SeedTasks
 from genenv_jax.tasks.simulated import SimulatorTasks, static_tasks
@@ -51,26 +49,11 @@ def make_source(
     teacher: from `open_teacher`.
     """
     per_epoch = seeds.per_epoch * config.simulator.variations
-    fits = functools.partial(simulator.has_room, benchmark)
-    curriculum = config.curriculum
-    growth = Growth(curriculum.growth, fits, config.seed)
-    difficulties = AskedDifficulties(benchmark, curriculum, config.simulator)
-    simulated = SimulatorTasks(
-        seeds,
-        growth,
-        simulator,
-        curriculum.alpha,
-        difficulties,
-        benchmark,
-        scorer,
-        verifier,
-        config.verification.admit,
-        session,
-    )
+    simulated = SimulatorTasks(config, seeds, simulator, benchmark, scorer, verifier, session)
     if config.tasks.source == SIMULATOR:
         return simulated
     if config.tasks.source == ORACLE:
-        return OracleTasks(benchmark, curriculum.alpha, per_epoch, config.seed)
+        return OracleTasks(benchmark, config.curriculum.alpha, per_epoch, config.seed)
     if config.tasks.source == SEEDS:
         return SeedSource(SeedTasks(seeds.tasks, per_epoch, config.seed))
     count = config.tasks.teacher_count(len(seeds.tasks), config.simulator.variations)

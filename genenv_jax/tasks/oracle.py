@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.mixture import Item
@@ -31,7 +31,8 @@ class OracleTasks(TaskSource):
     def tasks(self, epoch: int) -> TaskBatch:
         draws = rng(self._seed, Stream.ORACLE, epoch)
         names = list(self._benchmark.difficulties)
-        rates = np.array([_rate(self.statistics[name]) for name in names])
+        rates = [self.statistics[name].success_rate for name in names]
+        rates = np.array([0.5 if rate is None else rate for rate in rates])
         shares = 0.9 * frontier_shares(rates, self._alpha) + 0.1 / len(names)
         drawn = draws.choice(len(names), self._per_epoch, p=shares / shares.sum())
         tasks = [
@@ -49,10 +50,6 @@ class OracleTasks(TaskSource):
 
     def restore(self, state: dict[str, list[int]], tasks: Iterable[Task]) -> None:
         self.statistics.restore(state)
-
-
-def _rate(statistics: SeedStatistics) -> float:
-    return 0.5 if statistics.success_rate is None else statistics.success_rate
 
 
 def frontier_shares(rates: np.ndarray, alpha: float) -> np.ndarray:

@@ -35,7 +35,7 @@ class TaskBuffer:
         if self._capacity and len(self._entries) > self._capacity:
             del self._entries[next(iter(self._entries))]
 
-    def record(self, task_id: str, attempts: int, successes: int) -> None:
+    def update(self, task_id: str, attempts: int, successes: int) -> None:
         """Replaces the recorded attempts at a task by newer ones, if it is in the buffer."""
         if task_id in self._entries and attempts:
             task, _ = self._entries[task_id]

@@ -1,9 +1,12 @@
 """Tasks that the simulator writes."""
 
+from __future__ import annotations
+
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,38 +28,34 @@ from genenv_jax.tasks.seeds import SeedTasks, SuccessRecords
 from genenv_jax.tasks.sources import TaskSource
 from genenv_jax.typing import WarmUp
 
+if TYPE_CHECKING:
+    from genenv_jax.config import Config
+
 # Share of the gap between α and an epoch's mean success rate that is added to the next request.
 _CORRECTION = 0.5
 _ROUNDS = 50  # maximum passes over all seeds to reach a given number of static tasks
 
 
 class SimulatorTasks(TaskSource):
-    """n variations of each context (a task to vary), conditioned on the agent's success at it.
-
-    growth: replaces some of the seed tasks with tasks of earlier epochs.
-    alpha: target success rate, if the simulator's prompts ask for one.
-    difficulties: what they ask for, if they can ask for a difficulty.
-    admit: see `scoring.verification`.
-    """
+    """n variations of each context (a task to vary), conditioned on the agent's success at it."""
 
     def __init__(
         self,
+        config: Config,
         seeds: SeedTasks,
-        growth: Growth,
         simulator: Simulator,
-        alpha: float,
-        difficulties: AskedDifficulties,
         benchmark: Benchmark,
         scorer: Scorer,
         verifier: Verifier,
-        admit: str,
         session: Session,
     ):
         self.seeds, self._simulator, self._benchmark = seeds, simulator, benchmark
-        self._scorer, self._verifier, self._admit = scorer, verifier, admit
-        self._session, self._records, self._growth = session, SuccessRecords(benchmark), growth
-        self._alpha = self._asked = alpha
-        self._difficulties = difficulties
+        self._scorer, self._verifier, self._admit = scorer, verifier, config.verification.admit
+        self._session, self._records = session, SuccessRecords(benchmark)
+        fits = functools.partial(simulator.has_room, benchmark)
+        self._growth = Growth(config.curriculum.growth, fits, config.seed)
+        self._difficulties = AskedDifficulties(benchmark, config.curriculum, config.simulator)
+        self._alpha = self._asked = config.curriculum.alpha
 
     def tasks(self, epoch: int) -> TaskBatch:
         batch = self.write(epoch, self._contexts(epoch))
@@ -105,7 +104,7 @@ class SimulatorTasks(TaskSource):
         draws = self._session.rng(Stream.ASKED, epoch)
         if not self._simulator.config.asks:
             return [
-                self._difficulties.of(seed, draws) or self._growth.statistics(seed) or self._records.of(seed)
+                self._difficulties.of(seed, draws) or self._growth[seed.id] or self._records.of(seed)
                 for seed in seeds
             ]
         # Stochastic rounding to tenths keeps the mean.
@@ -114,13 +113,6 @@ class SimulatorTasks(TaskSource):
         explored = draws.permutation(len(seeds))[:count]
         tenths[explored] = draws.integers(11, size=count)
         return [SeedStatistics.asked(k / 10) for k in tenths]
-
-    def _correct(self, batch: TaskBatch) -> None:
-        """Raises the rate asked for if tasks were harder than α; lowers it if easier."""
-        tried = [g.success_rate for g in batch.generations if g.attempts]
-        if self._simulator.config.asks and tried:
-            self._asked += _CORRECTION * (self._alpha - float(np.mean(tried)))
-            self._asked = min(max(self._asked, 0.0), 1.0)
 
     def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
         own = {seed.id for seed in self.seeds.tasks}
@@ -131,7 +123,10 @@ class SimulatorTasks(TaskSource):
         )
         self._difficulties.record((item.task, item.attempts, item.successes) for item in items)
         self._growth.record(batch)
-        self._correct(batch)
+        tried = [g.success_rate for g in batch.generations if g.attempts]
+        if self._simulator.config.asks and tried:  # higher if tasks were harder than α, lower if easier
+            self._asked += _CORRECTION * (self._alpha - float(np.mean(tried)))
+            self._asked = min(max(self._asked, 0.0), 1.0)
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
         for g in batch.generations:

@@ -46,10 +46,10 @@ def test_a_share_of_the_contexts_and_no_more_than_there_are():
 def test_a_task_is_judged_by_what_came_of_it():
     growth = grown()
     half = next(task for task in growth.contexts(1, SEEDS) if task.id == "half")
-    assert growth.statistics(half) == SeedStatistics(8, 4)
-    assert growth.statistics(SEEDS[0]) is None
+    assert growth[half.id] == SeedStatistics(8, 4)
+    assert growth[SEEDS[0].id] is None
     growth.record(outcome(1, [(half, "a", 8, 1), (half, "b", 8, 2), (half, "c", 0, 0)]))
-    assert growth.statistics(half) == SeedStatistics(16, 3)
+    assert growth[half.id] == SeedStatistics(16, 3)
     assert {"a", "b"} <= {name for epoch in range(2, 9) for name in names(growth, epoch)}
 
 

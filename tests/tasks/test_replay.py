@@ -35,9 +35,9 @@ def test_each_is_taken_alike_and_none_twice():
 def test_the_newest_are_kept_with_their_last_attempts():
     buffer = buffer_of([(4, i) for i in range(4)], capacity=3)
     assert sorted(buffer.state()) == ["1", "2", "3"] and buffer["0"] is None
-    buffer.record("2", 8, 1)
-    buffer.record("3", 0, 0)  # nothing new
-    buffer.record("unknown", 8, 4)
+    buffer.update("2", 8, 1)
+    buffer.update("3", 0, 0)  # nothing new
+    buffer.update("unknown", 8, 4)
     assert (buffer["2"], buffer["3"]) == (SeedStatistics(8, 1), SeedStatistics(4, 3))
     assert len(buffer) == 3
 

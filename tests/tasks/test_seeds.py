@@ -9,6 +9,7 @@ import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
 from genenv_jax.benchmarks.success_record import ALIKE, ASKED, OWN, RECENT, success_record
+from genenv_jax.config import Config
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.run.streams import rng
 from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks, SuccessRecords
@@ -133,9 +134,11 @@ def test_the_prompt_asks_for_a_success_rate():
 @pytest.mark.parametrize(("share", "random"), [(0.0, 0), (0.0004, 1), (0.1, 220), (1.0, 2200)])
 def test_a_share_of_the_prompts_asks_for_a_random_rate(share, random):
     """Rounded up, and uniform over the tenths that a prompt can say; the others ask for α."""
-    simulator = SimpleNamespace(config=SimulatorConfig(method="hindsight", random_rates=share))
+    simulator = SimpleNamespace(
+        config=SimulatorConfig(method="hindsight", random_rates=share), has_room=lambda benchmark, task: True
+    )
     session = SimpleNamespace(rng=functools.partial(rng, 0))
-    source = SimulatorTasks(None, None, simulator, 0.5, None, Toy(), None, None, "proven", session)
+    source = SimulatorTasks(Config(), None, simulator, Toy(), None, None, session)
     said = [s.successes for s in source._statistics(0, seeds(2200))]
     counts = np.bincount(said, minlength=11)
     others = np.delete(counts, 5)
