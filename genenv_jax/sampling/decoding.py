@@ -210,14 +210,7 @@ def admit(
 
 
 @functools.partial(jax.jit, static_argnames=("config", "options"), donate_argnames="state")
-def read_prompts(
-    weights: Weights,
-    state: State,
-    prompts: Prompts,
-    *,
-    config: TransformerConfig,
-    options: SamplingParams,
-) -> tuple[State, Array, Array]:
+def read_prompts(weights, state, prompts, *, config, options) -> tuple[State, Array, Array]:
     """`admit` for a state without `generated`, jitted."""
     first, logprob, segment = first_tokens(weights, prompts, prompts.row_ids, state.key, config, options)
     ends = ends_turn(first, options) | (prompts.limits <= 1) | (prompts.lengths == 0)[:, None]

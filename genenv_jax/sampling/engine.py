@@ -8,7 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -160,7 +160,8 @@ class Engine:
         part = self.prompts_at_once(width)
         queue = collections.deque(rows)
         slots = np.full(self.batch_size, -1)  # the prompt in each slot, -1 if free
-        flight: collections.deque[_Flight] = collections.deque()
+        # Results still being computed: phase, arrays, and the prompts admitted or in the slots; -1 for none.
+        flight: collections.deque[tuple[str, Any, np.ndarray]] = collections.deque()
         left, clock = set(rows), time.monotonic()
         while left:
             while queue:
@@ -174,25 +175,25 @@ class Engine:
                 wanted = min(part, len(queue)) or self.batch_size
                 new = self._prompts(work, admitted, to, width, wanted)
                 state, *first = decoding.admit(weights, state, new, **self.static)
-                flight.append(_Flight("prefill", first, admitted))
+                flight.append(("prefill", first, admitted))
             chunks = 0
             if self.options.max_new_tokens > 1:
                 # The cache must hold what a sample may have after the chunk in flight and this one.
-                chunks = 1 + sum(item.phase == "decode" for item in flight)
+                chunks = 1 + sum(phase == "decode" for phase, *_ in flight)
                 while sizes and work.longest(slots) + chunks * self.chunk > size + 1:
                     size = sizes.pop(0)
                     state = decoding.resize(state, config=self.config, length=size)
                 state, emitted = decoding.decode(weights, state, steps=self.chunk, **self.static)
-                flight.append(_Flight("decode", emitted, slots.copy()))
+                flight.append(("decode", emitted, slots.copy()))
             # The last chunk stays in flight while the host reads the earlier ones.
             while left and len(flight) > min(chunks, 1):
-                item = flight.popleft()
-                arrays = processes.fetch(item.arrays)
+                phase, arrays, prompts = flight.popleft()
+                arrays = processes.fetch(arrays)
                 now = time.monotonic()
-                self.seconds[item.phase] += now - clock
+                self.seconds[phase] += now - clock
                 clock = now
-                read = work.read_first if item.phase == "prefill" else work.read_chunk
-                finished = read(item.rows, *arrays)
+                read = work.read_first if phase == "prefill" else work.read_chunk
+                finished = read(prompts, *arrays)
                 left -= finished
                 slots[np.isin(slots, list(finished))] = -1
 
@@ -269,14 +270,6 @@ def cache_sizes(max_new_tokens: int) -> list[int]:
     parts = min(max(max_new_tokens // 32, 1), 4)
     sizes = (math.ceil(max_new_tokens * i / parts / 32) * 32 for i in range(1, parts + 1))
     return sorted({min(max_new_tokens, size) for size in sizes})
-
-
-class _Flight(NamedTuple):
-    """Results still being computed.  rows: the prompts admitted, or those in the slots; -1 for none."""
-
-    phase: str
-    arrays: Any
-    rows: np.ndarray
 
 
 class _Work:

@@ -86,10 +86,7 @@ class EpisodeEngine(Engine):
         return result
 
     def warm_up(self, params: Callable[[], Params], episodes: bool = False) -> list[WarmUp]:
-        """Steps that compile every program of a call, or of `play`.
-
-        params: returns the decoder's parameters; called when a step runs.
-        """
+        """See `Sampler`."""
         step = self._warm_up_episodes if episodes else self._warm_up
         return [functools.partial(step, params, width) for width in self.prompt_buckets]
 
@@ -103,14 +100,6 @@ class EpisodeEngine(Engine):
             call.decode()
             for observed in OBSERVATION_WIDTHS:
                 call.observe([], observed, [])
-
-
-def history_sizes(length: int) -> list[int]:
-    """The sizes through which the rows' caches grow: half the length if it is long, then all of it.
-
-    Each size compiles a few programs of its own for every prompt width.
-    """
-    return [length // 2, length] if length > 256 else [length]
 
 
 def part_width(count: int) -> int:
@@ -134,7 +123,10 @@ class _Call:
         self._weights, self._environments = weights, environments
         self._sampler, self._options = engine, engine.options
         self._key, self._result, self._width = key, result, width
-        self.size, *self.sizes = history_sizes(engine.episode)
+        # The rows' caches grow from half of a long episode to all of it; each size compiles a few programs
+        # of its own for every prompt width.
+        most = engine.episode
+        self.size, *self.sizes = [most // 2, most] if most > 256 else [most]
         b, g = self._sampler.batch_size, self._options.group_size
         self._state = commit(
             turns.empty(config=self._sampler.config, slots=b, group=g, prompt=width, length=self.size)

@@ -14,8 +14,6 @@ from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 _ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # of `Rollouts`
-
-
 Key = tuple[int, int]  # row, sample
 
 
@@ -183,16 +181,7 @@ class Rollouts:
 
 
 class Sampler(Protocol):
-    """Draws completions of prompts, a frozen dataclass; a run's is `episodes.EpisodeEngine`.
-
-    Attributes:
-      options: samples of each prompt, their length and temperature.
-      batch_size: prompts that it takes at a time.
-      prompt_buckets: ascending prompt widths.
-      episode: maximum tokens of an episode after its prompt; 0: it plays none.
-      seconds: device time by what it was spent on.
-      cache_bytes: its largest state, summed over all devices.
-    """
+    """Draws completions of prompts: a frozen dataclass, with attributes as in `episodes.EpisodeEngine`."""
 
     config: TransformerConfig
     options: SamplingParams
