@@ -4,7 +4,7 @@ A step takes (state, frozen, batch).  `frozen` holds the parameters that are not
 training, the whole base under LoRA, where the state holds only the adapters.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -173,11 +173,6 @@ def make_grpo_step(
         return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)
-
-
-def gaps(metrics: Mapping[str, Array]) -> dict[str, Array]:
-    """The metrics of a GRPO step that measure the gap between sampler and trainer."""
-    return {name: value for name, value in metrics.items() if "logp_gap" in name}
 
 
 class RWRBatch(NamedTuple):

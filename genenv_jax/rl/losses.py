@@ -13,7 +13,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from genenv_jax.rl.kl import kl_estimate
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array
 
@@ -135,6 +134,18 @@ def policy_loss(x: Inputs, c: Constants, on_policy: Array | None = None) -> tupl
     if on_policy is not None:
         metrics["sampler_trainer_logp_gap_max"] = jnp.max(gap * x.mask)
     return loss, metrics
+
+
+def kl_estimate(logp: Array, ref_logp: Array) -> Array:
+    """Per-token estimate exp(d) - 1 - d with d = log π_ref - log π, in nats, for tokens drawn from π.
+
+    The estimator k3 of KL(π || π_ref) (Schulman, 2020, "Approximating KL divergence"): it is never negative,
+    and its mean is the KL.  Its gradient's mean is that of KL(π_ref || π): tokens that π avoids more than the
+    reference weigh exponentially (Tang and Munos, 2025, arXiv 2506.09477).  d is clipped to ±10, so that one
+    unlikely token cannot drown a batch.
+    """
+    d = jnp.clip(ref_logp - logp, -10.0, 10.0)
+    return jnp.expm1(d) - d
 
 
 def _log_ratio(x: Inputs) -> Array:

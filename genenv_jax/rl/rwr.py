@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from genenv_jax.rl.kl import kl_estimate
+from genenv_jax.rl.losses import kl_estimate
 from genenv_jax.typing import Array
 
 

@@ -64,7 +64,8 @@ class GRPO:
         for rows in steps:
             batch = self._batch(rollouts, rows, arrays)
             player.state, metrics = self._step(player.state, player.frozen, batch)
-            gaps = learner.gaps(metrics) if gaps is None else gaps
+            if gaps is None:
+                gaps = {name: value for name, value in metrics.items() if "logp_gap" in name}
             means.update(metrics)
             arrays = later
         gaps = {name: float(value) for name, value in jax.device_get(gaps).items()}

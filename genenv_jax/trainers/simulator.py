@@ -107,13 +107,7 @@ class Regression(_Learning):
         n = weights.shape[1]
         return (weights != 0) & (np.arange(n) < n - self._simulator.config.num_from_initial)
 
-    def _passes(
-        self,
-        generations: Rollouts,
-        weights: np.ndarray,
-        used: np.ndarray,
-        order: np.random.Generator,
-    ) -> dict[str, float]:
+    def _passes(self, generations, weights, used, order) -> dict[str, float]:
         simulator, c = self._simulator, self._simulator.config
         generations = generations.only(weights != 0)  # the others contribute to no term
         generations, weights, own = self._packed(generations, weights, self._own(weights))
@@ -121,11 +115,12 @@ class Regression(_Learning):
         start = simulator.start_logprobs(generations, used)
         scored = 1 + simulator.scores_start
         self._session.tokens += scored * generations.take(used).token_count
+        arrays = start, initial, weights.astype(np.float32), own.astype(np.float32)
         simulator.load_for("update")
         means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
         for _ in range(c.update_epochs):
             for rows in learner.minibatches(order.permutation(used), c.minibatch_size):
-                batch = self._batch(generations, rows, start, initial, weights, own)
+                batch = self._batch(generations, rows, *arrays)
                 simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
                 fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
                 scale, kl = map(float, processes.fetch(fetched))
@@ -151,24 +146,15 @@ class Regression(_Learning):
         order = np.argsort(weights == 0, axis=1, kind="stable")[:, :group]
         return generations.samples(order), take_samples(weights, order), take_samples(own, order)
 
-    def _batch(
-        self,
-        generations: Rollouts,
-        rows: np.ndarray,
-        start: np.ndarray,
-        initial: np.ndarray,
-        weights: np.ndarray,
-        own: np.ndarray,
-    ) -> learner.RWRBatch:
-        arrays = start, initial, weights.astype(np.float32), own.astype(np.float32)
-        taken = self._simulator.minibatch(generations, rows, *arrays)
-        return self._simulator.put(learner.RWRBatch(*taken))
+    def _batch(self, generations: Rollouts, rows: np.ndarray, *arrays: np.ndarray) -> learner.RWRBatch:
+        return self._simulator.put(learner.RWRBatch(*self._simulator.minibatch(generations, rows, *arrays)))
 
     def _empty_batch(self, nothing: Rollouts) -> learner.RWRBatch:
         simulator, row = self._simulator, np.zeros(1, int)
         initial = simulator.reference_logprobs(nothing, row)
         start = simulator.start_logprobs(nothing, row)
-        return self._batch(nothing, row, start, initial, *[np.zeros(nothing.lengths.shape)] * 2)
+        zeros = np.zeros(nothing.lengths.shape, np.float32)
+        return self._batch(nothing, row, start, initial, zeros, zeros)
 
 
 class Hindsight(Regression):
@@ -211,13 +197,7 @@ class PolicyGradient(_Learning):
         # Not divided by the std, so that seeds with near-equal rewards do not dominate the gradient.
         return batch.rollouts, group_advantages(batch.r_env(), "centred")
 
-    def _passes(
-        self,
-        generations: Rollouts,
-        weights: np.ndarray,
-        used: np.ndarray,
-        order: np.random.Generator,
-    ) -> dict[str, float]:
+    def _passes(self, generations, weights, used, order) -> dict[str, float]:
         result = self._grpo.update(generations, weights, used, order.permutation)
         c = self._simulator.config
         steps = c.update_epochs * len(learner.minibatches(used, c.minibatch_size))

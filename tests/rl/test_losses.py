@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from genenv_jax.rl import losses
-from genenv_jax.rl.kl import kl_estimate
-from genenv_jax.rl.losses import LOSSES, Inputs, LossConfig, policy_loss
+from genenv_jax.rl.losses import LOSSES, Inputs, LossConfig, kl_estimate, policy_loss
 
 B, G, C, LONGEST = 4, 3, 7, 9
 
