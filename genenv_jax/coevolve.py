@@ -109,8 +109,7 @@ class Coevolution:
         self.objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(simulator, benchmark, session)
         self.held_out = HeldOut(config.evaluation, agent, eval_tasks, benchmark, scorer, session)
-        session.register(settings=settings, source=self.source, verifier=verifier)
-        session.register(replay=buffer)
+        session.register(settings=settings, source=self.source, verifier=verifier, replay=buffer)
         session.register_players(agent=agent, simulator=simulator)
         if weights:
             settings.write(start, own)

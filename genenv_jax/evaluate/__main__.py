@@ -72,17 +72,10 @@ def run(
 ) -> dict[str, dict[str, float]]:
     """Evaluates a model or an endpoint; returns its metrics, {} on all processes but the first.
 
-    See `evaluate_agent`, and `evaluate_simulator`, which gives no intervals.
+    See `evaluate_agent`, and `evaluate_simulator`, which gives no intervals.  The arguments are the command's
+    flags; `config` is not validated yet, and `workdir` exists.
 
-    Args:
-      config: a run's configuration, not validated yet.
-      model_path: directory or hub id; "": the configuration's own model.
-      workdir: directory of the results, which exists.
-      budget: tokens that the endpoint may spend in total, see `Endpoint`.
-      role: "agent" or "simulator".
-      answers: files of the official evaluator, see `read_official`; they answer in place of a model.
-    Raises:
-      ValueError, FileNotFoundError: something is missing or invalid.
+    Raises ValueError or FileNotFoundError if something is missing or invalid.
     """
     if budget and not endpoint:
         raise ValueError(f"--endpoint_budget={budget}: expected --endpoint with it")
@@ -126,9 +119,7 @@ def run(
                 f"{answers}: {missing:,} held-out tasks have no answer, {others:,} answers are to other tasks"
             )
         served = {"greedy": Recorded(tasks, given)}
-    opened = contextlib.nullcontext(served)
-    if not served:
-        opened = open_policies(checked, benchmark, tasks, role)
+    opened = contextlib.nullcontext(served) if served else open_policies(checked, benchmark, tasks, role)
     what = "seeds, varied by" if role == SIMULATOR else "held-out tasks, answered by"
     progress.line(f"{benchmark.name}: {len(tasks):,} {what} {name}")
     with opened as models:

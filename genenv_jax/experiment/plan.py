@@ -129,8 +129,7 @@ class Plan:
 def make_plan(config: ConfigDict) -> Plan:
     """Checks a suite and the configuration of each of its arms.
 
-    Raises:
-      ValueError: a setting is unknown or invalid; the message names it and the arm.
+    Raises ValueError for a setting that is unknown or invalid; the message names it and the arm.
     """
     suite = _suite(config.to_dict())
     base = flatten(load_config(suite.base, "config.base").to_dict())
@@ -223,8 +222,7 @@ def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> N
     chosen after seeing the results are not tests.  Without `store`, when nothing is run, the finished runs
     may be reported against another `cost`.
 
-    Raises:
-      ValueError: the workdir holds a suite with other settings, or suite.json is damaged.
+    Raises ValueError if the workdir holds a suite with other settings, or suite.json is damaged.
     """
     path = workdir / "suite.json"
     if path.is_file():

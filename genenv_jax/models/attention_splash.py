@@ -98,14 +98,8 @@ def splash_attention(
         # Keys with id 1 are hidden.  Every query still sees at least its own key.
         hidden = jnp.pad((~past.valid).astype(jnp.int32), [(0, 0), (0, g * length)])
         segment_ids = splash.SegmentIds(q=jnp.zeros((b, g * length), jnp.int32), kv=hidden)
-    sizes = splash.BlockSizes(
-        block_q=block,
-        block_kv=block,
-        block_q_dkv=block,
-        block_kv_dkv=block,
-        block_q_dq=block,
-        block_kv_dq=block,
-    )
+    names = ("block_q", "block_kv", "block_q_dkv", "block_kv_dkv", "block_q_dq", "block_kv_dq")
+    sizes = splash.BlockSizes(**dict.fromkeys(names, block))
 
     def attend(window, *args):
         mask = splash.MultiHeadMask([GroupMask(prompt, g, length, window)] * n)

@@ -54,12 +54,9 @@ class TransformerConfig:
     `activation` is "silu" or "gelu" (its tanh form).  `post_norms` also normalises what attention and MLP
     add, `norm_offset` makes the factor of all norms 1 + scale, and `scale_embedding` multiplies embeddings
     by the root of their width.
-    `dtype` is the dtype of activations and matrix products; parameters keep their stored dtype and are
-    cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of products with parameters
-    (`models.matmul`).  `remat` names what each layer saves for the backward pass
-    (`layers.REMAT_POLICIES`); `attention` names the kernel (see `models.attention`).
-    `unroll_layers` unrolls the scan over layers, with `remat` only while decoding: faster on a CPU, slower to
-    compile.
+    `dtype` to `unroll_layers` are settings of `language_model.ModelConfig`, explained there, in
+    `models.matmul`, `layers.REMAT_POLICIES` and `models.attention`; parameters keep their stored dtype and
+    are cast at use.
     """
 
     vocab_size: int
@@ -143,7 +140,7 @@ class TransformerConfig:
 
     def adapter(self, module: str) -> LoraConfig | None:
         """The adapter of the projection `module` ("q", "gate", …), if it has one."""
-        return self.lora if self.lora and self.lora.covers(module) else None
+        return self.lora if self.lora and f"{module}_proj" in self.lora.targets else None
 
     @classmethod
     def from_huggingface(cls, config: Mapping[str, Any], **options: Any) -> TransformerConfig:

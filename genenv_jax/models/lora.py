@@ -49,10 +49,6 @@ class LoraConfig(Settings):
         """α / r."""
         return self.alpha / self.rank
 
-    def covers(self, module: str) -> bool:
-        """Whether the projection `module` ("q", "gate", …) has an adapter."""
-        return f"{module}_proj" in self.targets
-
 
 def init_a(contract: int) -> nn.initializers.Initializer:
     """Initialiser of A, as in PEFT: uniform on ±1/√fan_in over `contract` input axes.  B starts at 0."""

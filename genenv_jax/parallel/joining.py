@@ -31,13 +31,9 @@ def initialize(
 ) -> None:
     """Joins the processes of a run.  Without arguments there is one process, and this does nothing.
 
-    Args:
-      coordinator_address: "host:port" of process 0, with a port that is free there.
-      num_processes: number of processes.
-      process_id: index of this process, from 0.
-      auto: JAX detects all three (Cloud TPU, Slurm, Open MPI, Kubernetes).
-      timeout: seconds to wait for process 0, and then again for all others.
-      heartbeat_timeout: seconds of silence after which a process counts as dead.
+    The arguments are the flags of `cli.define_process_flags`, times in seconds; `timeout` holds for process 0
+    to answer, and then again for all others to join.
+
     Raises:
       ValueError: arguments are incomplete or out of range, the host is unknown, the port is in use, or
         processes differ in num_processes, program or number of devices.

@@ -50,11 +50,8 @@ def make_mesh(
 ) -> Mesh:
     """Arranges devices in a mesh with the axes ("data", "fsdp", "tensor"), all of type Auto.
 
-    `data` splits the batch over copies of the parameters.  `fsdp` splits both the batch and the
-    parameters.  `tensor` splits heads, MLP width and vocabulary, and should stay within fast links.
-
     Args:
-      data, fsdp, tensor: sizes, at least 1; one may be -1 and takes what the others leave.
+      data, fsdp, tensor: sizes, see `MeshConfig`; `tensor` should stay within fast links.
       devices: the devices to use; all by default.  Those of a topology description work too.
     Raises:
       ValueError: a size is neither -1 nor positive, two are -1, or the product of the sizes is not the

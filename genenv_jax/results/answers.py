@@ -25,9 +25,7 @@ _CHANGES = {
 def read_answers(workdir: str | os.PathLike[str], mode: str = "greedy") -> dict[str, Mapping[str, Any]]:
     """Task id to its first answer in that mode, from a `genenv_jax.evaluate` workdir's predictions.jsonl.
 
-    Raises:
-      FileNotFoundError: no predictions.jsonl.
-      ValueError: a damaged line; or no answer of that mode.
+    Raises FileNotFoundError without that file, ValueError for a damaged line or without answers of that mode.
     """
     path = pathlib.Path(workdir) / "predictions.jsonl"
     answers = _first_answers(record for record in iter_jsonl(path) if record.get("mode") == mode)

@@ -24,8 +24,7 @@ def render(template: str, **context: Any) -> str:
     Everything that a template shows is escaped, and non-printing characters are spelled out.
     Model text is truncated by the caller, or in the template (`text | bounded(400)`).
 
-    Raises:
-      jinja2.UndefinedError: the context lacks a name that the template uses.
+    Raises jinja2.UndefinedError if the context lacks a name that the template uses.
     """
     return _environment().get_template(template).render(context)
 

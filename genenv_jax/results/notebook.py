@@ -24,8 +24,7 @@ def run(module: str, *arguments: str) -> None:
     It is a separate process, so that it has the accelerator to itself and releases it at the end.  An
     interrupt reaches it too; a run can be continued afterwards.
 
-    Raises:
-      RuntimeError: the command failed.
+    Raises RuntimeError if the command failed.
     """
     command = [sys.executable, "-m", module, *map(str, arguments)]
     print("$ python", " ".join(command[1:]), flush=True)

@@ -51,9 +51,7 @@ def write_run_page(
 
     figures: name to PNG file, from `figures.draw_run`.
     """
-    from genenv_jax.results.figures import (
-        CAPTIONS,  # needs matplotlib; an evaluation's page does not
-    )
+    from genenv_jax.results.figures import CAPTIONS  # needs matplotlib; an evaluation's page does not
 
     epochs, last = run.setting("epochs"), max(run.metrics)
     facts = {"benchmark": run.setting("benchmark.name"), "model": run.setting("model.path") or None}
@@ -140,9 +138,7 @@ def write_evaluation_page(workdir: str | os.PathLike[str]) -> pathlib.Path:
 
     The list of answers shows each one's request, reference, prompt and verdict.  It is at most 8 MiB.
 
-    Raises:
-      FileNotFoundError: results.json or predictions.jsonl is missing.
-      ValueError: one of them is damaged.
+    Raises FileNotFoundError if results.json or predictions.jsonl is missing, ValueError if one is damaged.
     """
     directory = pathlib.Path(workdir)
     path, expected = directory / "results.json", "the results of an evaluation"

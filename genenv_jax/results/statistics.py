@@ -40,8 +40,7 @@ def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> fl
     All 2^n are enumerated up to n = 16, so p is never below 2 / 2^n; beyond that `resamples` are drawn
     and p = (1 + hits) / (1 + resamples) (Phipson & Smyth 2010), which is never 0.
 
-    Raises:
-      ValueError: no differences, or one that is not finite.
+    Raises ValueError without differences, or for one that is not finite.
     """
     d = np.asarray(differences, float)
     if d.ndim != 1 or not d.size or not np.isfinite(d).all():

@@ -141,9 +141,8 @@ class Results:
 def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
     """Reads the finished runs of a plan.
 
-    Raises:
-      ValueError: a file is damaged; a finished run lacks the suite's metric; nothing was spent; or no run
-        is finished yet.
+    Raises ValueError if a file is damaged, a finished run lacks the suite's metric or has spent nothing, or
+    no run is finished yet.
     """
     runs: dict[str, dict[int, Run]] = {}
     missing = []

@@ -1,7 +1,5 @@
 """Where an epoch's time goes, and how many programs it compiles."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import time
@@ -80,7 +78,7 @@ class Compilations:
             self._counts["loaded"] += 1
 
 
-class RunClock:
+class RunClock(contextlib.AbstractContextManager):
     """Where a run's time goes, by epoch: phases, compilations and samplers.
 
     Args:
@@ -122,9 +120,6 @@ class RunClock:
         timing |= {f"sampling/{n}": s - self._sampled.get(n, 0.0) for n, s in sampled.items()}
         self._rollouts, self._sampled = rollouts, sampled
         return timing
-
-    def __enter__(self) -> RunClock:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._compilations.close()

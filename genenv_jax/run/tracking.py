@@ -170,8 +170,7 @@ class RunId:
 
     Attributes:
       id: made once from the workdir's name and eight random hexadecimal digits.
-    Raises:
-      ValueError: the file is damaged.
+    Raises ValueError if the file is damaged.
     """
 
     def __init__(self, workdir: pathlib.Path):

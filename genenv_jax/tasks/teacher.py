@@ -201,17 +201,14 @@ class Teacher:
         batch = scorer.batch()
         for place, text, ended in answers:
             if text is not None:
-                seed = seeds[place]
-                about = ended, seed, f"teacher-{place}", 0, PROVEN
+                about = ended, seeds[place], f"teacher-{place}", 0, PROVEN
                 batch.add(Completion(place, 0, text, ended), VERIFY, *about)
         inspected = {completion.row: outcome for completion, outcome in batch.collect()}
         judged = []
         for place, text, detail in answers:  # in the order of the requests
             generation = Generation(place, 0, seeds[place], SeedStatistics(), text or "")
-            if text is None:
-                generation.set_verdict(Rejection(REFUSED, detail))
-            else:
-                generation.set_verdict(decide(inspected[place]))
+            verdict = Rejection(REFUSED, detail) if text is None else decide(inspected[place])
+            generation.set_verdict(verdict)
             judged.append(generation)
         return judged
 

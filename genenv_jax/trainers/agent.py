@@ -189,8 +189,7 @@ class AgentTrainer:
         """Attempts each task `group_size` times, with one answer or one episode each."""
         waiting = functools.partial(self._session.measure, "score")
         if self._benchmark.episodes:
-            episodes = self._scorer.episodes
-            return policy.play(tasks, episodes, on_end, waiting)
+            return policy.play(tasks, self._scorer.episodes, on_end, waiting)
         return answer(self._benchmark, tasks, policy, self._scorer, on_end, waiting)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:

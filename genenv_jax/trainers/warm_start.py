@@ -215,7 +215,7 @@ def fine_tune(
     }
     of_roles = [_alike(_passes(of, order), shapes, size, shapes.episodes) for of in examples.values()]
     batches = itertools.chain.from_iterable(zip(*of_roles, strict=True))
-    measure = _Validation(held_back, shapes, part, model, frozen, put)
+    measure = _validation(held_back, shapes, part, model, frozen, put)
     saved = checkpoints.restore({"state": state, "best": state.params})
     if saved:
         state, host = saved[0]["state"], saved[1]
@@ -379,40 +379,38 @@ def _alike(
             yield _batch(waiting.pop(shape), shape, size_of(shape), episodes)
 
 
-class _Validation:
-    """Measures the loss of each role, in nats a token: {"validation/<role>": loss}."""
+def _validation(
+    examples: Mapping[str, Sequence[Example]],
+    shapes: _Shapes,
+    size: int,
+    model: LanguageModel,
+    frozen: Params,
+    put: Callable[[Any], Any],
+) -> Callable[[Params], dict[str, float]]:
+    """Measures the loss of each role under given parameters, in nats a token: {"validation/<role>": loss}."""
+    found: dict[str, list[CompletionBatch]] = {}
+    for role, of in examples.items():
+        alike = collections.defaultdict(list)
+        for example in of:
+            alike[shapes(example)].append(example)
+        found[f"validation/{role}"] = [
+            _batch(some[i : i + size], shape, size, shapes.episodes)
+            for shape, some in sorted(alike.items())
+            for i in range(0, len(some), size)
+        ]
 
-    def __init__(
-        self,
-        examples: Mapping[str, Sequence[Example]],
-        shapes: _Shapes,
-        size: int,
-        model: LanguageModel,
-        frozen: Params,
-        put: Callable[[Any], Any],
-    ):
-        self._config, self._frozen, self._put = model.config, frozen, put
-        self._batches: dict[str, list[CompletionBatch]] = {}
-        for role, of in examples.items():
-            alike = collections.defaultdict(list)
-            for example in of:
-                alike[shapes(example)].append(example)
-            self._batches[f"validation/{role}"] = [
-                _batch(some[i : i + size], shape, size, shapes.episodes)
-                for shape, some in sorted(alike.items())
-                for i in range(0, len(some), size)
-            ]
-
-    def __call__(self, params: Params) -> dict[str, float]:
+    def measure(params: Params) -> dict[str, float]:
         losses = {}
-        for name, batches in self._batches.items():
+        for name, batches in found.items():
             total = tokens = 0.0
             for batch in batches:
-                logp = score_completions(join(self._frozen, params), self._put(batch), self._config)
+                logp = score_completions(join(frozen, params), put(batch), model.config)
                 total -= float(processes.fetch(jnp.sum(logp)))
                 tokens += int(np.asarray(batch.mask).sum())
             losses[name] = total / tokens
         return losses
+
+    return measure
 
 
 def _shown(losses: Mapping[str, float]) -> str:

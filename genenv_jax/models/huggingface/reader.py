@@ -28,9 +28,7 @@ def _check(path: pathlib.Path, tensors: Mapping[str, Tensor], config: Transforme
         layout = LAYOUTS[name]
         their_shape = layout.their_shape(shape[layout.stacked :])
         expected |= dict.fromkeys(layout.keys(config.num_layers), their_shape)
-    optional = {}
-    if config.tie_embeddings:
-        optional = {_HEAD: expected[_EMBEDDING]}
+    optional = {_HEAD: expected[_EMBEDDING]} if config.tie_embeddings else {}
     if missing := expected.keys() - tensors.keys():
         key = min(missing)
         raise ValueError(f"{path}: missing key {some_of(missing)}; expected {key} of shape {expected[key]}")
@@ -125,10 +123,14 @@ def _load_leaf(
 
     def read(index: Index) -> np.ndarray:
         if layout.stacked:
-            return _stack([read_layer(key, index[1:]) for key in keys[index[0]]])
+            layers = [read_layer(key, index[1:]) for key in keys[index[0]]]
+            return layers[0][None] if len(layers) == 1 else np.stack(layers)  # not a copy of a single one
         x = read_layer(layout.key, index)
-        if carried_head:
-            _check_tied(tensors, x, read_layer(_HEAD, index))
+        if carried_head and not np.array_equal(x, read_layer(_HEAD, index)):
+            raise ValueError(
+                f"{tensors[_HEAD].file}: {_HEAD} differs from {_EMBEDDING}, but config.json says "
+                "tie_word_embeddings = true; expected equal tensors"
+            )
         return x
 
     return fill(
@@ -139,16 +141,3 @@ def _load_leaf(
         stacked=layout.stacked,
         row_axis=layout.stacked + layout.row_axis,
     )
-
-
-def _stack(layers: list[np.ndarray]) -> np.ndarray:
-    """Like np.stack, but does not copy a single layer."""
-    return layers[0][None] if len(layers) == 1 else np.stack(layers)
-
-
-def _check_tied(tensors: Mapping[str, Tensor], embedding: np.ndarray, head: np.ndarray) -> None:
-    if not np.array_equal(embedding, head):
-        raise ValueError(
-            f"{tensors[_HEAD].file}: {_HEAD} differs from {_EMBEDDING}, but config.json says "
-            "tie_word_embeddings = true; expected equal tensors"
-        )
