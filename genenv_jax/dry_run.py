@@ -100,8 +100,7 @@ def _costs(config: Config, run: Coevolution, here: bool) -> dict[str, str]:
     asked, learns, rounds = run.mixture.asked, config.trains_simulator, s.updates_per_epoch
     agent_steps = -(-most // c.minibatch_size) * c.update_epochs
     simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * learns * rounds
-    completion = limits.agent_episode or limits.agent_response
-    attempt = limits.agent_prompt + c.group_size * completion
+    attempt = limits.agent_prompt + c.group_size * (limits.agent_episode or limits.agent_response)
     written = asked // s.variations * limits.simulator_prompt + asked * limits.simulator_response
     again = recomputes(config.model.dtype)
     tokens = attempt * (_attempted(config, run) + most * (1 + again + 3 * c.update_epochs))

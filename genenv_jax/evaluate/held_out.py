@@ -194,10 +194,9 @@ class HeldOut:
             return
         directory = self._session.workdir / "held_out"
         directory.mkdir(parents=True, exist_ok=True)
-        firsts = [of[0] for of in attempts]
         records = (
             {"step": step, "mode": mode, **first.record(), **beside(self._benchmark, first.task)}
-            for first in firsts
+            for first, *_ in attempts
         )
         write_jsonl(directory / ("after.jsonl" if step else "before.jsonl"), records)
 

@@ -37,8 +37,7 @@ def evaluate_simulator(
     """
     fits = lambda task: None  # noqa: E731  # a server enforces its own limit
     if isinstance(chat_model, Policy):
-        limit = config.limits.agent_prompt
-        fits = functools.partial(check_length, chat_model.model, limit, benchmark)
+        fits = functools.partial(check_length, chat_model.model, config.limits.agent_prompt, benchmark)
     verifier = Verifier(
         benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"), config.verification, fits
     )

@@ -123,8 +123,7 @@ class Runner:
         arm, seed, code = child.arm, child.seed, child.process.returncode
         seconds, (step, _) = time.monotonic() - child.started, progress(child.directory)
         if code == 0 and self.plan.share(arm, child.directory) == 1:
-            last_start = {"epochs": step, "minutes_of_last_start": seconds / 60}
-            write_json(child.directory / DONE, last_start)
+            write_json(child.directory / DONE, {"epochs": step, "minutes_of_last_start": seconds / 60})
             total = len(self.plan.runs())
             finished = total - len(left) - len(self._children) - len(self.failed)
             self._say(

@@ -163,8 +163,7 @@ class Endpoint:
         Raises:
           RequestRefused, BudgetSpent, EndpointError: see these classes.
         """
-        sampling = {"seed": seed, "temperature": temperature}
-        request = self._settings | _conversation(messages) | sampling
+        request = self._settings | _conversation(messages) | {"seed": seed, "temperature": temperature}
         text = json.dumps({"url": self.url, **request}, sort_keys=True)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         with self._lock:

@@ -169,8 +169,7 @@ class Player:
             x = x[rows][..., :width] if x.ndim == 3 else x[rows]
             return np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)])
 
-        batch = taken.batch(self.buckets, size)
-        return batch, *(None if x is None else part(x) for x in arrays)
+        return taken.batch(self.buckets, size), *(None if x is None else part(x) for x in arrays)
 
     def own_logprobs(self, rollouts: Rollouts, rows: np.ndarray) -> np.ndarray:
         """(N, g, c) log-probs under the current parameters; 0 outside the prompts `rows`."""
@@ -253,5 +252,4 @@ class Player:
                 base_model=base_model or str(self.model.path),
                 notes={CARD: adapter_card} if adapter_card else {},
             )
-        notes = {CARD: card} if card else {}
-        self.model.save(directory, params, lora=adapter, notes=notes)
+        self.model.save(directory, params, lora=adapter, notes={CARD: card} if card else {})

@@ -131,8 +131,7 @@ class Simulator(Player):
             first = sum(part.lengths.shape[1] for part in parts)
 
             def finished(completion: Completion, first: int = first) -> None:
-                sample = first + completion.sample
-                on_completion(dataclasses.replace(completion, sample=sample))
+                on_completion(dataclasses.replace(completion, sample=first + completion.sample))
 
             params = self.params if own else self.reference.params
             # The first writer draws the same numbers as if it were the only one.
@@ -142,8 +141,7 @@ class Simulator(Player):
 
     def sampled_tokens(self, generations: Rollouts) -> int:
         """Tokens that models processed for `generate`: each writer reads the prompts."""
-        prompts = sum(map(len, generations.prompts))
-        return generations.token_count + (len(self._samplers) - 1) * prompts
+        return generations.token_count + (len(self._samplers) - 1) * sum(map(len, generations.prompts))
 
     @property
     def scores_start(self) -> bool:

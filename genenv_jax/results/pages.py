@@ -238,8 +238,7 @@ def write_suite_page(results: Results, out: pathlib.Path) -> tuple[pathlib.Path,
     page = out / "report.html"
     write_text(page, text)
     lines = [f"{name}: {text}" for name, text in about]
-    summary = "\n".join([*lines, "", *(table.markdown() for table in made[:_AFTER])])
-    return page, summary.rstrip()
+    return page, "\n".join([*lines, "", *(table.markdown() for table in made[:_AFTER])]).rstrip()
 
 
 def facts(results: Results) -> list[tuple[str, str]]:

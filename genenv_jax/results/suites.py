@@ -104,8 +104,7 @@ class Results:
     def strata(self) -> list[Metric]:
         """The strata of the primary metric's split and mode, in order (depth_2 before depth_10)."""
         found = [m for name in self.metrics if (m := Metric.parse(name)) and m != self.primary]
-        prefix = self.suite.strata
-        of_it = [m for m in found if m.key == self.primary.key and m.name.startswith(prefix)]
+        of_it = [m for m in found if m.key == self.primary.key and m.name.startswith(self.suite.strata)]
         return sorted(of_it, key=lambda m: (len(m.name), m.name))
 
     @functools.cached_property
@@ -118,8 +117,7 @@ class Results:
 
     def score(self, arm: str, name: str) -> dict[int, float]:
         """One number of `run_scores` by seed, for the arm's runs that have it."""
-        scores = self.scores.get(arm, {})
-        return {seed: found[name] for seed, found in scores.items() if name in found}
+        return {seed: found[name] for seed, found in self.scores.get(arm, {}).items() if name in found}
 
     @functools.cached_property
     def names(self) -> list[str]:

@@ -80,8 +80,7 @@ class Progress:
         if not self._seconds:
             return None
         epoch = statistics.fmean(self._seconds)
-        left = epoch * (self._epochs - self._done) - (self._clock() - self._began)
-        return max(left, 0.0)
+        return max(epoch * (self._epochs - self._done) - (self._clock() - self._began), 0.0)
 
     @contextlib.contextmanager
     def phase(

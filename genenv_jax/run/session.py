@@ -168,8 +168,7 @@ class Session:
                 self._partial.clear()
         if not found and processes.is_writer():
             set_aside(self.workdir)
-        offsets = found[1]["offsets"] if found else {}
-        self.files = RunFiles(self.workdir, trackers, offsets, digests)
+        self.files = RunFiles(self.workdir, trackers, found[1]["offsets"] if found else {}, digests)
         self._stack.callback(self.files.close)
         if not found:
             return

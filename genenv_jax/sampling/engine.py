@@ -122,8 +122,7 @@ class Engine:
         limits = np.asarray(limits)
         if limits.shape != (n, g) or (n and not 1 <= limits.min() <= limits.max() <= most):
             raise ValueError(f"limits: expected shape ({n}, {g}) and values from 1 to {most}")
-        result = Rollouts.empty(prompts, self.options)
-        work = _Work(result, limits, self.options.eos_ids, on_completion)
+        work = _Work(Rollouts.empty(prompts, self.options), limits, self.options.eos_ids, on_completion)
         weights = decoding.prepare(params, config=self.config)
         # Prompts of one bucket run together, in their original order.
         for width, rows in by_bucket(widths, self.batch_size, self.batch_size * g * most):

@@ -74,8 +74,7 @@ class EpisodeEngine(Engine):
           ValueError: a prompt is longer than the largest bucket.
         """
         there = [i for i, prompt in enumerate(prompts) if prompt]
-        buckets = self.prompt_buckets
-        widths = [bucket(len(prompts[i]), buckets, f"prompt {i}") for i in there]
+        widths = [bucket(len(prompts[i]), self.prompt_buckets, f"prompt {i}") for i in there]
         result = Rollouts.empty(prompts, self.options, self.episode)
         weights = decoding.prepare(params, config=self.config)
         slots = self.batch_size
@@ -238,8 +237,7 @@ class _Call:
         """Reads replies, many rows at a time, and clears the dict."""
         if not replies:
             return
-        longest = max(int(self._length[row]) + len(tokens) for row, tokens in replies.items())
-        self.grow_to(longest)
+        self.grow_to(max(int(self._length[row]) + len(tokens) for row, tokens in replies.items()))
         left: list[tuple[Place, list[int], int]] = []
         for row, reply in sorted(replies.items()):
             length = int(self._length[row])

@@ -163,8 +163,7 @@ class Rollouts:
     def cut(self, widths: Sequence[int]) -> Rollouts:
         """A copy cut to the smallest of the ascending widths that holds all completions."""
         width = bucket(int(self.lengths.max()), widths, "a completion")
-        cut = self._map(lambda x: x[..., :width] if x.ndim == 3 else x)
-        return dataclasses.replace(self, **cut)
+        return dataclasses.replace(self, **self._map(lambda x: x[..., :width] if x.ndim == 3 else x))
 
     def batch(self, prompt_buckets: Sequence[int], count: int) -> CompletionBatch:
         """One training batch of `count` prompts: padded with empty rows, prompts in the smallest bucket."""

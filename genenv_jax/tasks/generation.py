@@ -116,8 +116,7 @@ class TaskBatch:
     @classmethod
     def of_tasks(cls, tasks: Sequence[Task]) -> TaskBatch:
         """Tasks that the simulator did not write in this epoch."""
-        nothing = SeedStatistics()
-        return cls([Generation(i, 0, t, nothing, "", task=t) for i, t in enumerate(tasks)])
+        return cls([Generation(i, 0, t, SeedStatistics(), "", task=t) for i, t in enumerate(tasks)])
 
     def state(self) -> dict[str, Any]:
         """What a mid-epoch checkpoint stores, as plain JSON; see `TaskSource.resume`."""

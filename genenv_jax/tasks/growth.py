@@ -57,8 +57,7 @@ class Growth(TaskBuffer):
             if g.attempts:
                 variations.setdefault(g.seed.id, []).append(g)
         for parent, tried in variations.items():
-            counts = sum(g.attempts for g in tried), sum(g.successes for g in tried)
-            self.update(parent, *counts)
+            self.update(parent, sum(g.attempts for g in tried), sum(g.successes for g in tried))
         for g in batch.accepted:
             if g.successes and self._fits(g.task):
                 self.add(g.task, g.attempts, g.successes)

@@ -190,8 +190,7 @@ def write_tasks(
     def finished(completion: Completion) -> None:
         seed = seeds[completion.row]
         task_id = f"generated-{epoch + 1}-{completion.row}-{completion.sample}"
-        about = completion.ended, seed, task_id, epoch, admit
-        inspections.add(completion, requests.VERIFY, *about)
+        inspections.add(completion, requests.VERIFY, completion.ended, seed, task_id, epoch, admit)
         on_written()
 
     rollouts = generate(contexts, finished)
@@ -227,8 +226,7 @@ def static_tasks(simulated: SimulatorTasks, benchmark: Benchmark, count: int) ->
     tasks: dict[str, Task] = {}
     rounds = 0
     while len(tasks) < (count or math.inf) and rounds < (once * _ROUNDS if count else once):
-        seeds = simulated.seeds.choose(rounds)
-        batch = simulated.write(rounds, seeds, initial=True)
+        batch = simulated.write(rounds, simulated.seeds.choose(rounds), initial=True)
         for g in batch.accepted:  # by a verifier that may have forgotten earlier rounds
             tasks.setdefault(benchmark.canonical(g.task), g.task)
         rounds += 1

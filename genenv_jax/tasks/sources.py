@@ -56,8 +56,7 @@ class TasksConfig(Settings):
         """Raises ValueError if the benchmark would have to draw tasks itself and cannot."""
         drawn = self.source == ORACLE or (self.source == TEACHER and not self.teacher.url)
         if drawn and not benchmark.difficulties:
-            teacher = self.source == TEACHER
-            hint = "; a server may (config.tasks.teacher.url)" if teacher else ""
+            hint = "; a server may (config.tasks.teacher.url)" if self.source == TEACHER else ""
             raise ValueError(
                 f"config.tasks.source = {self.source!r}: expected a benchmark that draws tasks itself, "
                 f"which {benchmark.name!r} does not{hint}"

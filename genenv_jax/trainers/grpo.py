@@ -101,5 +101,4 @@ class GRPO:
         )
 
     def _batch(self, rollouts: Rollouts, rows: np.ndarray, arrays: Arrays) -> learner.GRPOBatch:
-        taken = self._player.minibatch(rollouts, rows, *arrays)
-        return self._player.put(learner.GRPOBatch(*taken))
+        return self._player.put(learner.GRPOBatch(*self._player.minibatch(rollouts, rows, *arrays)))

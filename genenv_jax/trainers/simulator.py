@@ -76,8 +76,7 @@ class _Learning(Frozen, abc.ABC):
             session.measure("update simulator"),
         ):
             if used.size:
-                order = session.rng(Stream.RECORDS, epoch)
-                updated = self._passes(generations, weights, used, order)
+                updated = self._passes(generations, weights, used, session.rng(Stream.RECORDS, epoch))
                 divergence.check(session, "simulator", updated, generations, weights)
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
 

@@ -162,8 +162,7 @@ def _save_weights(
         if folder is not None:
             safetensors.numpy.save_file(tensors, folder / file, metadata={"format": "pt"})
     if folder is not None and len(shards) > 1:
-        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        _write_json(folder / INDEX, index)
+        _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
 
 
 def _layer(
