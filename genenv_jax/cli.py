@@ -21,8 +21,7 @@ from genenv_jax.system.keys import as_line, visible, without_keys
 
 @contextlib.contextmanager
 def one_line_errors(
-    kinds: tuple[type[Exception], ...] = (ValueError, OSError),
-    code: int = 2,
+    kinds: tuple[type[Exception], ...] = (ValueError, OSError), code: int = 2
 ) -> Iterator[None]:
     """Turns errors into one line: by default bad values, and files that are missing or cannot be written.
 

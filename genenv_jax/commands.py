@@ -8,11 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-_NEEDED = (
-    "absl",
-    "jax",
-    "ml_collections",
-)  # a few dependencies, to check whether all are installed
+_NEEDED = ("absl", "jax", "ml_collections")  # a few dependencies, to check whether all are installed
 
 # Command: its module and its description.
 COMMANDS = {
@@ -20,10 +16,7 @@ COMMANDS = {
     "evaluate": ("evaluate", "score a model, or a server, on a benchmark's held-out tasks"),
     "report": ("report", "figures, tables and a page from a run"),
     "experiment": ("experiment", "arms × seeds, statistics and a page"),
-    "supervised": (
-        "supervised",
-        "fine-tune a model on a benchmark's demonstrations: the warm start",
-    ),
+    "supervised": ("supervised", "fine-tune a model on a benchmark's demonstrations: the warm start"),
     "datasets": ("datasets", "download or check the files of a benchmark"),
     "publish": ("publish", "upload an exported model to the Hugging Face hub"),
     "play": ("play", "type tasks; watch both players, the scores and the verifier"),

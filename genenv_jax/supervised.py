@@ -89,11 +89,7 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh, role: str = AGE
 
 
 def _make(
-    config: Config,
-    benchmark: Benchmark,
-    given: pathlib.Path | None,
-    directory: pathlib.Path,
-    mesh: Mesh,
+    config: Config, benchmark: Benchmark, given: pathlib.Path | None, directory: pathlib.Path, mesh: Mesh
 ) -> None:
     """Fine-tunes the given model, or makes a small one, into `directory`."""
     if given:

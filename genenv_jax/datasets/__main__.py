@@ -24,9 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     latest = "".join(f"; {name} is {name}/{versions[0]}" for name, versions in _VERSIONS.items())
     names = f"one of {', '.join([*benchmarks, *versioned])}{latest}"
     parser = cli.Parser(
-        prog="genenv datasets",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="genenv datasets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--name", help=names)
     parser.add_argument("--data_dir", help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets")

@@ -177,9 +177,7 @@ if __name__ == "__main__":
         0,
     )
     flags.DEFINE_string(
-        "answers",
-        "",
-        "File or directory of answers for the official evaluator, in place of a model.",
+        "answers", "", "File or directory of answers for the official evaluator, in place of a model."
     )
     flags.DEFINE_string("workdir", None, "Directory of the results.")
     cli.define_process_flags()

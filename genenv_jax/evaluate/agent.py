@@ -138,10 +138,7 @@ def _write(
 def _asked(benchmark: Benchmark, task: Task, chat_model: ChatModel) -> dict[str, Any]:
     """The fields of the task itself in its lines of predictions.jsonl."""
     messages = benchmark.agent_messages(task)
-    more = {
-        "prompt": [dict(message) for message in messages],
-        "prompt_tokens": chat_model.tokens(messages),
-    }
+    more = {"prompt": [dict(message) for message in messages], "prompt_tokens": chat_model.tokens(messages)}
     return beside(benchmark, task) | more
 
 

@@ -92,10 +92,7 @@ def evaluate(
 
 def beside(benchmark: Benchmark, task: Task) -> dict[str, str]:
     """What is written beside an answer to a task: the request and the reference, in words."""
-    return {
-        "request": request_text(benchmark, task),
-        "reference": reference_text(benchmark, task),
-    }
+    return {"request": request_text(benchmark, task), "reference": reference_text(benchmark, task)}
 
 
 def metric_name(mode: str, name: str) -> str:
@@ -108,10 +105,7 @@ def metric_name(mode: str, name: str) -> str:
 
 
 def warm_up(
-    policies: Sequence[Policy],
-    benchmark: Benchmark,
-    tasks: Sequence[Task],
-    params: Callable[[], Params],
+    policies: Sequence[Policy], benchmark: Benchmark, tasks: Sequence[Task], params: Callable[[], Params]
 ) -> list[WarmUp]:
     """Steps that compile evaluations: the tasks' prompt widths, and all widths if some tasks are episodes.
 
@@ -164,10 +158,7 @@ class HeldOut:
         self._agent.load_for("sample")
         for mode, sampler in self._samplers.items():
             total, name = len(self._tasks) * sampler.options.group_size, f"evaluate ({mode})"
-            with (
-                session.phase(name, total, "answers", epoch=step) as display,
-                session.measure(name),
-            ):
+            with session.phase(name, total, "answers", epoch=step) as display, session.measure(name):
                 scores, attempts = evaluate(
                     self._benchmark,
                     self._tasks,

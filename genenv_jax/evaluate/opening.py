@@ -41,13 +41,7 @@ def open_policies(
 
 
 def open_endpoint(
-    config: Config,
-    url: str,
-    model: str,
-    role: str,
-    concurrency: int,
-    workdir: pathlib.Path,
-    budget: int,
+    config: Config, url: str, model: str, role: str, concurrency: int, workdir: pathlib.Path, budget: int
 ) -> dict[str, ChatModel]:
     """Chat models by mode, for a server that is reachable or whose answers are kept.
 

@@ -46,11 +46,7 @@ ARMS: dict[str, dict[str, object]] = {
         "curriculum.k_min": 1.0,
     },
     # The simulator is asked for tasks at the target success rate, and learns from their measured rates.
-    "hindsight": {
-        "simulator.method": "hindsight",
-        "simulator.coverage": 0.0,
-        "simulator.update_epochs": 2,
-    },
+    "hindsight": {"simulator.method": "hindsight", "simulator.coverage": 0.0, "simulator.update_epochs": 2},
     # The same without training: what is asked for follows the agent, the simulator stays the initial one.
     "asked": {**_FROZEN, "simulator.method": "hindsight"},
     # GenEnv-Random: the simulator writes fresh tasks and is never trained; nothing follows R_env.
@@ -67,12 +63,7 @@ ARMS: dict[str, dict[str, object]] = {
     # generator, or a model behind a server if tasks.teacher.url and tasks.teacher.model are set.
     "teacher": {**_FROZEN, "tasks.source": "teacher", "tasks.teacher.per_seed": 3.3},
     # GRPO on the seeds alone: what the benchmark's data teaches without generated tasks.
-    "seeds": {
-        **_FROZEN,
-        "tasks.source": "seeds",
-        "simulator.variations": 1,
-        "agent.base_share": 0.0,
-    },
+    "seeds": {**_FROZEN, "tasks.source": "seeds", "simulator.variations": 1, "agent.base_share": 0.0},
     # The upper bound: tasks at the difficulties that the agent solves with the target success rate.
     "oracle": {**_FROZEN, "tasks.source": "oracle"},
 }

@@ -212,10 +212,7 @@ def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:
         rows = queries.shape[:-1]
         keys, values = (x.reshape(-1, s, k, h).swapaxes(1, 2) for x in (keys, values))
         scores = jnp.einsum(
-            "...qh,...sh->...qs",
-            queries.reshape(*batch, -1, h),
-            keys,
-            preferred_element_type=jnp.float32,
+            "...qh,...sh->...qs", queries.reshape(*batch, -1, h), keys, preferred_element_type=jnp.float32
         ).reshape(*rows, s)
         scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
         inverse = tuple(layout.index(axis) for axis in range(6))

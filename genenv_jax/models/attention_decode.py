@@ -56,9 +56,7 @@ def decode_attention(q: Array, k: Array, v: Array, past: Sequence[tuple[CacheSeg
     k, v = repeat_heads((k, v), heads)
     q = q.reshape(b, g, heads, n // heads, h) * h**-0.5
     own = jnp.sum(
-        q.astype(jnp.float32) * k.reshape(b, g, heads, 1, h).astype(jnp.float32),
-        axis=-1,
-        keepdims=True,
+        q.astype(jnp.float32) * k.reshape(b, g, heads, 1, h).astype(jnp.float32), axis=-1, keepdims=True
     )
     parts, top = [], own
     for cache, mask in past:

@@ -10,13 +10,7 @@ from genenv_jax.models.attention import check_attention
 from genenv_jax.models.lora import LoraConfig
 from genenv_jax.models.rope import FULL, SLIDING, RopeScaling, read_local_theta, read_rope
 
-_REQUIRED = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-)
+_REQUIRED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 # The largest sizes accepted, far above those of published models.
 _COUNTS = {
     "vocab_size": 2**24,
@@ -298,11 +292,7 @@ def _check_supported(config: Mapping[str, Any], family: Family) -> None:
     activation, name = "hidden_act", "silu"
     if family.gemma:
         activation, name = "hidden_activation", "gelu_pytorch_tanh"
-        for key in (
-            "attn_logit_softcapping",
-            "final_logit_softcapping",
-            "use_bidirectional_attention",
-        ):
+        for key in ("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"):
             if config.get(key):
                 raise ValueError(f"{key} = {config[key]!r} is not supported; expected none")
     if config.get(activation, name) != name:

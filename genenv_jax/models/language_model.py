@@ -26,10 +26,7 @@ _PROBE_TOOL = {
     "type": "function",
     "function": {"name": "probe_tool", "description": "A probe.", "parameters": _PROBE},
 }
-_ASKED = (
-    {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])},
-    {"role": "user", "content": "probe 0"},
-)
+_ASKED = ({"role": TOOLS, "content": json.dumps([_PROBE_TOOL])}, {"role": "user", "content": "probe 0"})
 _RESULT_KEYS = {"tool_call_id": "probe0000", "name": "tool"}  # Mistral's ids have nine letters
 # The tags of a thought; `benchmarks.thoughts` reads them in texts.
 _THOUGHT = re.compile(r"</?(?:think|thinking|reasoning)>\s*", re.IGNORECASE)

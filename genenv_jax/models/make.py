@@ -86,10 +86,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
     )
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=END,
-        pad_token=PAD,
-        chat_template=CHAT_TEMPLATE,
+        tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=CHAT_TEMPLATE
     )
 
 
@@ -116,12 +113,7 @@ def has_made_tokenizer(directory: pathlib.Path) -> bool:
 
 
 def make_model(
-    directory: str | os.PathLike,
-    texts: Iterable[str],
-    c: MakeConfig,
-    *,
-    max_positions: int,
-    seed: int,
+    directory: str | os.PathLike, texts: Iterable[str], c: MakeConfig, *, max_positions: int, seed: int
 ) -> pathlib.Path:
     """Writes a randomly initialised Qwen2 model with tied embeddings; returns its directory.
 

@@ -39,12 +39,7 @@ def _key(path: tuple[str, ...], layer: int) -> str:
 
 
 def save_adapter(
-    path: str | os.PathLike,
-    adapters: Params,
-    lora: LoraConfig,
-    *,
-    base_model: str,
-    notes: Mapping[str, str],
+    path: str | os.PathLike, adapters: Params, lora: LoraConfig, *, base_model: str, notes: Mapping[str, str]
 ) -> pathlib.Path:
     """Writes adapters as a directory that `peft.PeftModel.from_pretrained` loads.
 

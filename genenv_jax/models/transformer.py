@@ -110,12 +110,7 @@ class Transformer(nn.Module):
         return hidden, segment
 
     def grouped(
-        self,
-        prompts: Array,
-        prompt_positions: Array,
-        prompt_places: Array,
-        rows: Array,
-        positions: Array,
+        self, prompts: Array, prompt_positions: Array, prompt_places: Array, rows: Array, positions: Array
     ) -> tuple[Array, Array]:
         """Runs the decoder over prompts and their continuations together, layer by layer.
 

@@ -43,10 +43,7 @@ def assume_devices(mesh: Mapping[str, int]) -> None:
 
 
 def make_mesh(
-    data: int = -1,
-    fsdp: int = 1,
-    tensor: int = 1,
-    devices: Sequence[jax.Device] | None = None,
+    data: int = -1, fsdp: int = 1, tensor: int = 1, devices: Sequence[jax.Device] | None = None
 ) -> Mesh:
     """Arranges devices in a mesh with the axes ("data", "fsdp", "tensor"), all of type Auto.
 

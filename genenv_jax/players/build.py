@@ -134,9 +134,7 @@ class ModelOnMesh:
         one = SingleDeviceSharding(jax.devices()[0])
         shardings = shardings or jax.tree.map(lambda x: one, shapes)
         return jax.tree.map(
-            lambda x, sharding: x.update(dtype=dtype or x.dtype, sharding=sharding),
-            shapes,
-            shardings,
+            lambda x, sharding: x.update(dtype=dtype or x.dtype, sharding=sharding), shapes, shardings
         )
 
 
@@ -270,12 +268,7 @@ def _load(config: Config, host: ModelOnMesh, roles: Sequence[str]) -> tuple[Refe
 
 
 def make_sampler(
-    config: Config,
-    host: ModelOnMesh,
-    role: str,
-    samples: int,
-    temperature: float,
-    max_concurrent: int,
+    config: Config, host: ModelOnMesh, role: str, samples: int, temperature: float, max_concurrent: int
 ) -> Sampler:
     """The sampler of a role, "agent" or "simulator": `samples` of each prompt, at `temperature`.
 

@@ -236,11 +236,7 @@ def make_rwr_step(
 
         scale, kl = rwr.capped_scale(kl_at, kl_cap)
         params, opt_state = stepped(scale, gradient)
-        metrics |= {
-            "update_kl": kl,
-            "step_scale": scale,
-            "grad_norm": optax.tree.norm(gradient),
-        }
+        metrics |= {"update_kl": kl, "step_scale": scale, "grad_norm": optax.tree.norm(gradient)}
         return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)

@@ -226,12 +226,7 @@ class Player:
         self.state = state
 
     def export(
-        self,
-        directory: pathlib.Path,
-        *,
-        card: str = "",
-        adapter_card: str = "",
-        base_model: str = "",
+        self, directory: pathlib.Path, *, card: str = "", adapter_card: str = "", base_model: str = ""
     ) -> None:
         """Writes the player as a Hugging Face directory, replacing an existing one.
 

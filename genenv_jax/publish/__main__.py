@@ -12,13 +12,7 @@ import pathlib
 from collections.abc import Sequence
 
 from genenv_jax import cli
-from genenv_jax.models.huggingface.directory import (
-    CARD,
-    HUB_FILES,
-    HUB_LEFT_OUT,
-    on_hub,
-    read_json,
-)
+from genenv_jax.models.huggingface.directory import CARD, HUB_FILES, HUB_LEFT_OUT, on_hub, read_json
 
 _EXPECTED = "expected an exported model, such as agent/ of a finished run"
 
@@ -91,8 +85,7 @@ def check(directory: pathlib.Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Command line; `argv` lacks the program's name.  Exits with 2 if nothing was uploaded."""
     parser = cli.Parser(
-        prog="genenv publish",
-        description="Uploads an exported model to the Hugging Face hub.",
+        prog="genenv publish", description="Uploads an exported model to the Hugging Face hub."
     )
     parser.add_argument("directory", help="exported model or adapter")
     parser.add_argument("name", help="repository on the hub, OWNER/NAME")

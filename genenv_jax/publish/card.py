@@ -37,13 +37,7 @@ _WRITTEN = ("generated/valid_share", "generated/p_hat_mean", "generated/p_hat_in
 
 
 def of_run(
-    config: Config,
-    workdir: pathlib.Path,
-    start: pathlib.Path,
-    tasks: int,
-    tools: str,
-    commit: str,
-    role: str,
+    config: Config, workdir: pathlib.Path, start: pathlib.Path, tasks: int, tools: str, commit: str, role: str
 ) -> dict[str, str]:
     """The arguments of `Player.export` for the files besides the weights of a finished run.
 
@@ -81,10 +75,7 @@ def of_run(
 
 
 def of_warm_start(
-    config: Config,
-    start: pathlib.Path | None,
-    best: Mapping[str, float] | None = None,
-    tools: str = "",
+    config: Config, start: pathlib.Path | None, best: Mapping[str, float] | None = None, tools: str = ""
 ) -> str:
     """The card of a model that `genenv_jax.supervised` has trained.
 
@@ -109,11 +100,7 @@ def base_id(config: Config) -> str:
 
 
 def _render(
-    role: str,
-    config: Config,
-    start: pathlib.Path | None,
-    context: Mapping[str, Any],
-    adapter: bool = False,
+    role: str, config: Config, start: pathlib.Path | None, context: Mapping[str, Any], adapter: bool = False
 ) -> str:
     from huggingface_hub import ModelCard, ModelCardData  # slow
 
@@ -161,10 +148,7 @@ def _thinks(start: pathlib.Path) -> bool:
 @functools.cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     return environment.from_string(pathlib.Path(__file__).with_name("card.jinja").read_text(encoding="utf-8"))
 

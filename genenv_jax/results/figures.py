@@ -43,10 +43,7 @@ STYLE = {
 }
 # Okabe and Ito's palette, which is distinguishable under the common forms of colour blindness; its yellow is
 # too light for lines on white, so a grey takes its place.
-COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
-    *("#000000", "#999999"),
-)
+COLOURS = (*("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"), *("#000000", "#999999"))
 GREY = "#666666"
 _LIGHT = "#C8C8C8"
 _BAND = "#E3E3E3"  # the target band
@@ -87,11 +84,7 @@ _BY_EPOCH: dict[str, list[Panel]] = {
     ],
     "p_hat": [
         ("generated/p_hat_mean", f"Success rate {P_HAT} of the generated tasks", f"mean {P_HAT}"),
-        (
-            "generated/p_rerolled_mean",
-            "Some of them, rolled out a second time",
-            "mean success rate",
-        ),
+        ("generated/p_rerolled_mean", "Some of them, rolled out a second time", "mean success rate"),
     ],
     "solved": [
         ("generated/solved_all", "Solved in all attempts", "tasks per epoch"),

@@ -18,13 +18,7 @@ from genenv_jax.results.examples import compared, evaluated, generations, shares
 from genenv_jax.results.html import render
 from genenv_jax.results.runs import P_HAT, Run
 from genenv_jax.results.suites import COSTS, Results
-from genenv_jax.results.tables import (
-    headline,
-    metric_cell,
-    runs_csv,
-    strata,
-    suite_tables,
-)
+from genenv_jax.results.tables import headline, metric_cell, runs_csv, strata, suite_tables
 from genenv_jax.results.untrusted import bounded
 from genenv_jax.run.jsonl import iter_jsonl, read_json, write_text
 from genenv_jax.run.metrics import number

@@ -118,13 +118,7 @@ class Run:
         names = {name for values in self.metrics.values() for name in values}
         return sorted(
             filter(None, map(Metric.parse, names)),
-            key=lambda m: (
-                not m.split.startswith("in_"),
-                m.split,
-                m.mode != "greedy",
-                m.mode,
-                m.name,
-            ),
+            key=lambda m: (not m.split.startswith("in_"), m.split, m.mode != "greedy", m.mode, m.name),
         )
 
     @property

@@ -10,25 +10,13 @@ from typing import Any
 import numpy as np
 
 from genenv_jax.results import statistics
-from genenv_jax.results.contrasts import (
-    Contrast,
-    exploratory_contrasts,
-    main_contrasts,
-    secondary_contrasts,
-)
+from genenv_jax.results.contrasts import Contrast, exploratory_contrasts, main_contrasts, secondary_contrasts
 from genenv_jax.results.runs import P_HAT, Run, p_hat_of
 from genenv_jax.results.suites import COSTS, DIVERSITY, Results
 from genenv_jax.results.untrusted import bounded, table_cell
 from genenv_jax.run.metrics import number
 
-_CONTRAST = (
-    "contrast",
-    "seeds",
-    "difference [95 % bootstrap]",
-    "[95 % t]",
-    "seeds ahead",
-    "p",
-)
+_CONTRAST = ("contrast", "seeds", "difference [95 % bootstrap]", "[95 % t]", "seeds ahead", "p")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,10 +61,7 @@ def headline(run: Run) -> Table:
         start_end(run, "generated/task_length_mean", "task length (tokens)", 1),
         *(
             (label, "", "", start_end(run, name, label, 0)[3], "")
-            for name, label in (
-                ("rollouts/total", "rollouts"),
-                ("tokens/total", "tokens processed"),
-            )
+            for name, label in (("rollouts/total", "rollouts"), ("tokens/total", "tokens processed"))
         ),
         ("minutes", "", "", "-" if run.minutes is None else f"{run.minutes:,.1f}", ""),
     ]

@@ -17,12 +17,7 @@ from genenv_jax.typing import Array
 
 
 def rwr_loss(
-    logp: Array,
-    ref_logp: Array,
-    weights: Array,
-    mask: Array,
-    total: Array,
-    kl_coef: float,
+    logp: Array, ref_logp: Array, weights: Array, mask: Array, total: Array, kl_coef: float
 ) -> tuple[Array, dict[str, Array]]:
     """Weighted negative log-likelihood and the KL penalty to the initial simulator.
 

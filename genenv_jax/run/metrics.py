@@ -27,12 +27,7 @@ class MetricWriter(JsonLines):
     Raises ValueError if a line of the file is damaged or has no step.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        tracker: Tracker | None = None,
-        read_only: bool = False,
-    ):
+    def __init__(self, path: str | os.PathLike[str], tracker: Tracker | None = None, read_only: bool = False):
         super().__init__(path, read_only)
         self._tracker = None if read_only else tracker
         self._last_step = None if read_only else max(read_steps(path), default=None)

@@ -49,11 +49,7 @@ class Progress:
         out = _Quiet(stream or sys.stderr)
         self._drawn = out.isatty() and not silent
         self._console = Console(
-            file=out,
-            quiet=silent,
-            highlight=False,
-            force_terminal=self._drawn,
-            force_jupyter=False,
+            file=out, quiet=silent, highlight=False, force_terminal=self._drawn, force_jupyter=False
         )
         one_line = Column(no_wrap=True, overflow="ellipsis")
         self._live = rich_progress.Progress(
@@ -159,10 +155,7 @@ class Phase:
     """One phase, as yielded by `Progress.phase`.  line: shows a line; None if the task is drawn."""
 
     def __init__(
-        self,
-        live: rich_progress.Progress,
-        task: rich_progress.Task,
-        line: Callable[[str], None] | None,
+        self, live: rich_progress.Progress, task: rich_progress.Task, line: Callable[[str], None] | None
     ):
         self._live, self._task, self._line = live, task, line
         self._shown = 0.0  # seconds from its start to its last line

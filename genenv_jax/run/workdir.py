@@ -149,8 +149,7 @@ class RunSettings:
             raise error
         if copy is not None and processes.is_writer():
             logging.warning(
-                "%s: using the copy in the newest checkpoint",
-                error or f"{self._path} is missing",
+                "%s: using the copy in the newest checkpoint", error or f"{self._path} is missing"
             )
         return copy or {}
 

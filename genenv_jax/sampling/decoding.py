@@ -138,14 +138,7 @@ def _for_steps(params: Params, config: TransformerConfig) -> Params | tuple[Para
 
 @functools.partial(jax.jit, static_argnames=("config", "slots", "lanes", "group", "prompt", "length"))
 def empty_state(
-    key: PRNGKey,
-    *,
-    config: TransformerConfig,
-    slots: int,
-    lanes: int,
-    group: int,
-    prompt: int,
-    length: int,
+    key: PRNGKey, *, config: TransformerConfig, slots: int, lanes: int, group: int, prompt: int, length: int
 ) -> State:
     """A state without prompts: room for prompts of `prompt` tokens and samples of `length` + 1 tokens."""
 
@@ -188,12 +181,7 @@ def first_tokens(weights, prompts, row_ids, key, config, options) -> tuple[Array
 
 
 def admit(
-    weights: Weights,
-    state: State,
-    prompts: Prompts,
-    *,
-    config: TransformerConfig,
-    options: SamplingParams,
+    weights: Weights, state: State, prompts: Prompts, *, config: TransformerConfig, options: SamplingParams
 ) -> tuple[State, Array, Array]:
     """Reads prompts into slots whose samples are all finished, and draws the first token of each sample.
 
@@ -236,12 +224,7 @@ def read_prompts(weights, state, prompts, *, config, options) -> tuple[State, Ar
 
 @functools.partial(jax.jit, static_argnames=("config", "options", "steps"), donate_argnames="state")
 def decode(
-    weights: Weights,
-    state: State,
-    *,
-    config: TransformerConfig,
-    options: SamplingParams,
-    steps: int,
+    weights: Weights, state: State, *, config: TransformerConfig, options: SamplingParams, steps: int
 ) -> tuple[State, Emitted]:
     """Decodes up to `steps` tokens per lane; pauses when `state.wanted` prompts fit or all lanes are idle.
 
@@ -288,12 +271,7 @@ def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]
         caches.places(state.generated, config, start, cached, state.step),
     )
     hidden, new = decode_layers(
-        weights,
-        state.token[..., None],
-        start + cached,
-        (state.prompts, state.generated),
-        places,
-        config,
+        weights, state.token[..., None], start + cached, (state.prompts, state.generated), places, config
     )
     generated = caches.append(state.generated, new, state.step, hidden, config)
     keys = row_keys(state.key, jnp.take_along_axis(state.row_ids, sample, axis=1))

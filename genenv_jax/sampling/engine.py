@@ -275,11 +275,7 @@ class _Work:
     """The host's view of a call: the completions so far, and which are finished."""
 
     def __init__(
-        self,
-        result: Rollouts,
-        limits: np.ndarray,
-        eos_ids: tuple[int, ...],
-        on_completion: OnCompletion,
+        self, result: Rollouts, limits: np.ndarray, eos_ids: tuple[int, ...], on_completion: OnCompletion
     ):
         self.result, self.limits = result, limits
         self._eos, self._on_completion = eos_ids, on_completion

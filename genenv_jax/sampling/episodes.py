@@ -57,11 +57,7 @@ class EpisodeEngine(Engine):
     episode: int = 0
 
     def play(
-        self,
-        params: Params,
-        prompts: Sequence[Sequence[int]],
-        environments: Environments,
-        key: PRNGKey,
+        self, params: Params, prompts: Sequence[Sequence[int]], environments: Environments, key: PRNGKey
     ) -> Rollouts:
         """Plays g episodes from every prompt, `batch_size` prompts at a time.
 

@@ -246,12 +246,6 @@ def observe(
     length = (new.lengths + new.counts)[:, None]
     token, logprob = choose(weights, head, last, keys, length, config, options)
     history = caches.write_rows(
-        state.history,
-        caches.by_kind(segment, config),
-        slots,
-        new.lanes,
-        new.lengths,
-        new.counts,
-        config,
+        state.history, caches.by_kind(segment, config), slots, new.lanes, new.lengths, new.counts, config
     )
     return state._replace(history=history), whole(token[:, 0]), whole(logprob[:, 0])

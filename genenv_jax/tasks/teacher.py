@@ -22,12 +22,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.parallel import processes
-from genenv_jax.players.endpoint import (
-    BudgetSpent,
-    Endpoint,
-    EndpointError,
-    RequestRefused,
-)
+from genenv_jax.players.endpoint import BudgetSpent, Endpoint, EndpointError, RequestRefused
 from genenv_jax.run.jsonl import JsonLines, write_json
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.sampling.sampler import Completion

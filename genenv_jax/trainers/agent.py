@@ -89,14 +89,7 @@ class AgentTrainer:
     rounds: per epoch; the agent attempts tasks in all, and is trained in the last one.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        benchmark: Benchmark,
-        scorer: Scorer,
-        session: Session,
-        rounds: int = 1,
-    ):
+    def __init__(self, agent: Agent, benchmark: Benchmark, scorer: Scorer, session: Session, rounds: int = 1):
         self._agent, self._benchmark, self._scorer = agent, benchmark, scorer
         self._session, self._rounds = session, rounds
         self._grpo = GRPO(agent, agent.config, session)

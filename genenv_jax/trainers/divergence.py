@@ -35,11 +35,7 @@ def reason(metrics: Mapping[str, float]) -> str:
 
 
 def check(
-    session: Session,
-    player: str,
-    metrics: Mapping[str, float],
-    rollouts: Rollouts,
-    values: np.ndarray,
+    session: Session, player: str, metrics: Mapping[str, float], rollouts: Rollouts, values: np.ndarray
 ) -> None:
     """Raises if an update has diverged, after saving its batch in the workdir.
 

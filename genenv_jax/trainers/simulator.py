@@ -53,11 +53,7 @@ class _Learning(Frozen, abc.ABC):
 
     @abc.abstractmethod
     def _passes(
-        self,
-        generations: Rollouts,
-        weights: np.ndarray,
-        used: np.ndarray,
-        order: np.random.Generator,
+        self, generations: Rollouts, weights: np.ndarray, used: np.ndarray, order: np.random.Generator
     ) -> dict[str, float]:
         """Runs all optimiser steps of an update on the contexts `used`; returns their mean metrics.
 
@@ -71,10 +67,7 @@ class _Learning(Frozen, abc.ABC):
         generations, weights = self._records(batch)
         metrics["simulator/records"] = records = int((weights != 0).sum())
         used, updated = np.flatnonzero((weights != 0).any(axis=1)), {}
-        with (
-            session.phase("update simulator", records, "records"),
-            session.measure("update simulator"),
-        ):
+        with session.phase("update simulator", records, "records"), session.measure("update simulator"):
             if used.size:
                 updated = self._passes(generations, weights, used, session.rng(Stream.RECORDS, epoch))
                 divergence.check(session, "simulator", updated, generations, weights)

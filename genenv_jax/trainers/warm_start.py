@@ -14,12 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from genenv_jax.benchmarks.base import Message
-from genenv_jax.benchmarks.demonstrations import (
-    SIMULATOR,
-    Completion,
-    Demonstration,
-    Transcript,
-)
+from genenv_jax.benchmarks.demonstrations import SIMULATOR, Completion, Demonstration, Transcript
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.lora import join
 from genenv_jax.models.scoring import CompletionBatch, score_completions

@@ -134,10 +134,5 @@ def _load_leaf(
         return x
 
     return fill(
-        read,
-        shape,
-        dtype,
-        sharding,
-        stacked=layout.stacked,
-        row_axis=layout.stacked + layout.row_axis,
+        read, shape, dtype, sharding, stacked=layout.stacked, row_axis=layout.stacked + layout.row_axis
     )

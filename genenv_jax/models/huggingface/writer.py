@@ -18,13 +18,7 @@ from jax.experimental import multihost_utils
 
 from genenv_jax.models.config import TransformerConfig, with_defaults
 from genenv_jax.models.huggingface.atomic import atomic_directory
-from genenv_jax.models.huggingface.directory import (
-    GENERATION,
-    INDEX,
-    TOKENIZER,
-    WEIGHTS,
-    tokenizer_files,
-)
+from genenv_jax.models.huggingface.directory import GENERATION, INDEX, TOKENIZER, WEIGHTS, tokenizer_files
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
 from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
