@@ -19,17 +19,11 @@ from genenv_jax.typing import Array
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 # rope type: (required keys, optional keys), as spelled in Hugging Face config.json files.
-_KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "default": (frozenset(), frozenset()),
-    "linear": (frozenset({"factor"}), frozenset()),
-    "llama3": (
-        frozenset({"factor", "low_freq_factor", "high_freq_factor"}),
-        frozenset({"original_max_position_embeddings"}),
-    ),
-    "yarn": (
-        frozenset({"factor"}),
-        frozenset({"original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow"}),
-    ),
+_KEYS: dict[str, tuple[set[str], set[str]]] = {
+    "default": (set(), set()),
+    "linear": ({"factor"}, set()),
+    "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, {"original_max_position_embeddings"}),
+    "yarn": ({"factor"}, {"original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow"}),
 }
 
 

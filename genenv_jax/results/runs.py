@@ -19,15 +19,8 @@ from genenv_jax.settings import flatten
 P_HAT = "p̂"
 # The fields kept from each line of tasks.jsonl, and the key for the line's offset in the file.
 _COUNTED = (
-    "id",
-    "verdict",
-    "context_success_at",
-    "context_success_rate",
-    "attempts",
-    "successes",
-    "p_hat",
-    "r_env",
-    "weight",
+    *("id", "verdict", "context_success_at", "context_success_rate"),
+    *("attempts", "successes", "p_hat", "r_env", "weight"),
 )
 _START = "first byte"
 

@@ -152,20 +152,11 @@ def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 
 def suite_tables(results: Results) -> list[Table]:
     """All tables that have data."""
-    made = [
-        _headline(results),
-        _main(results),
-        _arms(results),
-        _secondary(results),
-        _exploratory(results),
-        _gains(results),
-        _strata(results),
-        _splits(results),
-        _simulator(results),
-        _cost(results),
-        _by_seed(results),
-    ]
-    return [table for table in made if table.rows]
+    makers = (
+        *(_headline, _main, _arms, _secondary, _exploratory, _gains),
+        *(_strata, _splits, _simulator, _cost, _by_seed),
+    )
+    return [table for make in makers if (table := make(results)).rows]
 
 
 def runs_csv(results: Results) -> str:

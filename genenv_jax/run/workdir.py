@@ -305,8 +305,7 @@ class RunFiles:
         self.metrics = MetricWriter(workdir / "metrics.jsonl", tracker, read_only=other)
         self.timing = MetricWriter(workdir / "timing.jsonl", read_only=other)
         self._files = {name: getattr(self, name) for name in _RECORDS}
-        new = {name: Growing(file.path) for name, file in self._files.items()}
-        self._digests = new | dict(digests)
+        self._digests = {name: Growing(file.path) for name, file in self._files.items()} | dict(digests)
 
     def offsets(self) -> dict[str, int]:
         """Lengths in bytes, for a checkpoint; {} on processes that do not write."""

@@ -15,15 +15,8 @@ CARD = "README.md"
 TOKENIZER = "tokenizer.json"
 # The files that any version of transformers reads a tokenizer from.
 TOKENIZER_FILES = (
-    TOKENIZER,
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    "chat_template.json",
+    *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"),
 )
 _LFS = b"version https://git-lfs.github.com/"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
