@@ -16,8 +16,7 @@ def train(config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
     Args:
       config: what `get_config` of a file in configs/ returns, with any changes.
       workdir: directory of logs, tasks, checkpoints and the trained models; made if missing.
-    Raises:
-      ValueError, FileNotFoundError: a setting is invalid, or something that it names is missing.
+    Raises ValueError or FileNotFoundError if a setting is invalid, or something that it names is missing.
     """
     from genenv_jax.coevolve import Coevolution  # not for `import genenv_jax` alone: takes seconds
     from genenv_jax.config import validate

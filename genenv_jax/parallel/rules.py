@@ -215,12 +215,6 @@ def _used_dtype(path: tuple[str, ...], config: TransformerConfig) -> str:
     return "uint16" if as_bits else config.operand_dtype
 
 
-def decoding_params(params: Params, config: TransformerConfig) -> Params:
-    """Shards the parameters for decoding steps; unchanged if no mesh is active."""
-    with decoding(config):
-        return stored_params(params, config)
-
-
 def stored_params(params: Params, config: TransformerConfig) -> Params:
     """Shards the parameters, their gradient or any part of such a tree by the rules in force.
 

@@ -190,8 +190,7 @@ def make_players(
     Args:
       host: the model that both start from, or the agent.
       simulators: the simulator's model, if it differs.
-    Raises:
-      ValueError: weights, moments and the agent's largest cache do not fit.
+    Raises ValueError if weights, moments and the agent's largest cache do not fit.
     """
     dtype, learns = jnp.dtype(config.model.dtype), config.trains_simulator
     # Minimum bytes per parameter while the agent samples.

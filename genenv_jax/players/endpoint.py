@@ -160,8 +160,7 @@ class Endpoint:
         Args:
           seed: sent to the server, which may ignore it; distinguishes samples of one conversation.
           temperature: 0 for greedy.
-        Raises:
-          RequestRefused, BudgetSpent, EndpointError: see these classes.
+        Raises RequestRefused, BudgetSpent or EndpointError, see these classes.
         """
         request = self._settings | _conversation(messages) | {"seed": seed, "temperature": temperature}
         text = json.dumps({"url": self.url, **request}, sort_keys=True)

@@ -22,8 +22,7 @@ def area_under_curve(spent: Sequence[float], scores: Sequence[float], until: flo
     Args:
       spent: (s,), tokens, rollouts or seconds so far, ascending, the first one 0; scores: (s,).
       until: R > 0, at most spent[-1].
-    Raises:
-      ValueError: the curve does not span [0, R].
+    Raises ValueError if the curve does not span [0, R].
     """
     x, y = np.asarray(spent, float), np.asarray(scores, float)
     if not (x.size and x[0] == 0 and 0 < until <= x[-1]):

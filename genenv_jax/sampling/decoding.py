@@ -133,7 +133,10 @@ def _for_steps(params: Params, config: TransformerConfig) -> Params | tuple[Para
             jax.tree.map(lambda x: x[i], layers)  # noqa: B023
             for i in range(config.num_layers)
         )
-    return () if rules.current_mesh() is None else rules.decoding_params(params, config)
+    if rules.current_mesh() is None:
+        return ()
+    with rules.decoding(config):
+        return rules.stored_params(params, config)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "slots", "lanes", "group", "prompt", "length"))

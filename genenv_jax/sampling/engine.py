@@ -110,8 +110,7 @@ class Engine:
           on_completion: called for each completion as it finishes, while the device keeps working; the
             order is the same in every process.
           limits: (N, g) integers, a length limit for each sample; None: `max_new_tokens` for all.
-        Raises:
-          ValueError: a prompt is empty or longer than the largest bucket, or a limit is out of range.
+        Raises ValueError for a prompt that is empty or too long for all buckets, or a limit out of range.
         """
         n, g, most = len(prompts), self.options.group_size, self.options.max_new_tokens
         widths = [bucket(len(p), self.prompt_buckets, f"prompt {i}") for i, p in enumerate(prompts)]

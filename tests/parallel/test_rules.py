@@ -174,7 +174,8 @@ def test_copies_of_the_parameters(dtype):
 
     def copies(params):
         cast = rules.cast_params(params, config)
-        return cast, rules.decoding_params(cast, config)
+        with rules.decoding(config):
+            return cast, rules.stored_params(cast, config)
 
     cast, laid_out = jax.jit(copies)(params)
     bits = {"uint16"} if dtype == "bfloat16" else set()
