@@ -43,7 +43,7 @@ STYLE = {
 }
 # Okabe and Ito's palette, which is distinguishable under the common forms of colour blindness; its yellow is
 # too light for lines on white, so a grey takes its place.
-COLOURS = (*("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"), *("#000000", "#999999"))
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 GREY = "#666666"
 _LIGHT = "#C8C8C8"
 _BAND = "#E3E3E3"  # the target band

@@ -124,7 +124,8 @@ class SimulatorTasks(TaskSource):
         self._difficulties.record((item.task, item.attempts, item.successes) for item in items)
         self._growth.record(batch)
         tried = [g.success_rate for g in batch.generations if g.attempts]
-        if self._simulator.config.asks and tried:  # higher if tasks were harder than α, lower if easier
+        if self._simulator.config.asks and tried:
+            # Ask for a higher rate if tasks were harder than α, for a lower one if they were easier.
             self._asked += _CORRECTION * (self._alpha - float(np.mean(tried)))
             self._asked = min(max(self._asked, 0.0), 1.0)
 

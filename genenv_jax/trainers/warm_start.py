@@ -382,7 +382,7 @@ def _validation(
     frozen: Params,
     put: Callable[[Any], Any],
 ) -> Callable[[Params], dict[str, float]]:
-    """Measures the loss of each role under given parameters, in nats a token: {"validation/<role>": loss}."""
+    """A function that measures the loss of each role, in nats a token: {"validation/<role>": loss}."""
     found: dict[str, list[CompletionBatch]] = {}
     for role, of in examples.items():
         alike = collections.defaultdict(list)

@@ -124,7 +124,7 @@ def _load_leaf(
     def read(index: Index) -> np.ndarray:
         if layout.stacked:
             layers = [read_layer(key, index[1:]) for key in keys[index[0]]]
-            return layers[0][None] if len(layers) == 1 else np.stack(layers)  # not a copy of a single one
+            return layers[0][None] if len(layers) == 1 else np.stack(layers)  # np.stack would copy one
         x = read_layer(layout.key, index)
         if carried_head and not np.array_equal(x, read_layer(_HEAD, index)):
             raise ValueError(
