@@ -7,14 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import (
-    Benchmark,
-    Message,
-    Rejection,
-    SeedStatistics,
-    Task,
-    asking_for,
-)
+from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task, asking_for
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.success_record import ALIKE, ASKED, OWN, RECENT
 

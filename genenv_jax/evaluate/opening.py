@@ -54,12 +54,7 @@ def open_endpoint(
     _, longest, _ = config.limits.of(role)
     cache = workdir / "endpoint.jsonl"
     server = Endpoint(
-        url,
-        model,
-        max_tokens=longest,
-        cache=cache,
-        max_tokens_total=budget,
-        thinking=config.model.thinking,
+        url, model, max_tokens=longest, cache=cache, max_tokens_total=budget, thinking=config.model.thinking
     )
     server.reach()
     size, seed = config.evaluation.batch_size, config.seed

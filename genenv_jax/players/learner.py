@@ -63,10 +63,7 @@ def state_shardings(params: Params, shardings: Params, optimizer: optax.Gradient
     mesh = jax.tree.leaves(shardings)[0].mesh
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     opt_state = _map_moments(
-        lambda moment: shardings,
-        lambda counter: everywhere,
-        jax.eval_shape(optimizer.init, params),
-        params,
+        lambda moment: shardings, lambda counter: everywhere, jax.eval_shape(optimizer.init, params), params
     )
     return TrainState(shardings, opt_state, everywhere)
 

@@ -27,11 +27,7 @@ from genenv_jax.system.signals import held
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 # Packages that each tracker imports.  clu's writer needs both; TensorFlow may come without tensorboard.
-_PACKAGES = {
-    "tensorboard": ("tensorflow", "tensorboard"),
-    "wandb": ("wandb",),
-    "trackio": ("trackio",),
-}
+_PACKAGES = {"tensorboard": ("tensorflow", "tensorboard"), "wandb": ("wandb",), "trackio": ("trackio",)}
 SAMPLES = 8  # rows in each table of generations, answers and held-out answers
 _PATIENCE = 60.0  # seconds that W&B may take at the end to send the rest
 

@@ -21,18 +21,8 @@ import jax.numpy as jnp
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.sampling import cache as caches
-from genenv_jax.sampling import parts
+from genenv_jax.sampling import decoding, parts
 from genenv_jax.sampling.cache import Cache
-from genenv_jax.sampling.decoding import (
-    Weights,
-    by_rows,
-    choose,
-    decode_layers,
-    ends_turn,
-    first_tokens,
-    row_keys,
-    whole,
-)
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.typing import Array, PRNGKey
 
@@ -102,7 +92,7 @@ def empty(*, config: TransformerConfig, slots: int, group: int, prompt: int, len
     """Empty caches for prompts of `prompt` tokens and rows of `length` more tokens."""
     return Caches(
         caches.empty(config, slots, 1, prompt),
-        by_rows(jnp.zeros(slots, jnp.int32)),
+        decoding.by_rows(jnp.zeros(slots, jnp.int32)),
         caches.empty(config, slots, group, length),
     )
 
@@ -114,7 +104,7 @@ def widen(state: Caches, *, config: TransformerConfig, length: int) -> Caches:
 
 
 def admit(
-    weights: Weights,
+    weights: decoding.Weights,
     state: Caches,
     new: Prompts,
     key: PRNGKey,
@@ -135,18 +125,18 @@ def admit(
 
 @functools.partial(jax.jit, static_argnames=("config", "options"), donate_argnames="state")
 def _read_prompts(weights, state, new, key, *, config, options):
-    token, logprob, segment = first_tokens(weights, new, new.ids, key, config, options)
+    token, logprob, segment = decoding.first_tokens(weights, new, new.ids, key, config, options)
     slots = parts.local(new.slots, state.lengths.shape[0])
     state = state._replace(
         prompts=caches.insert(state.prompts, caches.from_prompts(segment, new.lengths, config), slots),
-        lengths=by_rows(parts.put_rows(state.lengths, slots, new.lengths)),
+        lengths=decoding.by_rows(parts.put_rows(state.lengths, slots, new.lengths)),
     )
-    return state, whole(token), whole(logprob)
+    return state, decoding.whole(token), decoding.whole(logprob)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "options", "steps"), donate_argnames="state")
 def decode(
-    weights: Weights,
+    weights: decoding.Weights,
     state: Caches,
     rows: Rows,
     key: PRNGKey,
@@ -163,7 +153,7 @@ def decode(
         caches.places(state.prompts, config, jnp.zeros_like(ends), ends),
         caches.places(state.history, config, ends, cached),
     )
-    keys = row_keys(key, rows.ids)
+    keys = decoding.row_keys(key, rows.ids)
     start = Emitted(jnp.full((steps, b, g), -1, jnp.int32), jnp.zeros((steps, b, g), jnp.float32))
 
     def going_on(carry):
@@ -172,7 +162,7 @@ def decode(
 
     def step(carry):
         n, token, running, chunk, emitted = carry
-        hidden, new = decode_layers(
+        hidden, new = decoding.decode_layers(
             weights,
             token[..., None],
             ends + cached + n,
@@ -182,12 +172,12 @@ def decode(
         )
         chunk = caches.append(chunk, new, n, hidden, config)
         length = rows.length + n
-        drawn, logprob = choose(weights, head, hidden[:, :, 0], keys, length, config, options)
+        drawn, logprob = decoding.choose(weights, head, hidden[:, :, 0], keys, length, config, options)
         emitted = Emitted(
             emitted.token.at[n].set(jnp.where(running, drawn, -1)),
             emitted.logprob.at[n].set(jnp.where(running, logprob, 0.0)),
         )
-        running &= ~(ends_turn(drawn, options) | (length + 1 >= rows.limit))
+        running &= ~(decoding.ends_turn(drawn, options) | (length + 1 >= rows.limit))
         return n + 1, drawn, running, chunk, emitted
 
     chunk = caches.empty(config, b, g, steps, bounded=False)
@@ -206,12 +196,12 @@ def decode(
         count.reshape(-1),
         config,
     )
-    return state._replace(history=history), jax.tree.map(whole, emitted)
+    return state._replace(history=history), jax.tree.map(decoding.whole, emitted)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "options"), donate_argnames="state")
 def observe(
-    weights: Weights,
+    weights: decoding.Weights,
     state: Caches,
     new: Observations,
     key: PRNGKey,
@@ -242,10 +232,10 @@ def observe(
     end = jnp.maximum(new.counts - 1, 0)[:, None, None]
     last = jnp.take_along_axis(hidden[:, 0], end, axis=1)
     head = plain.apply({"params": weights.params}, method="head")
-    keys = row_keys(key, new.ids[:, None])
+    keys = decoding.row_keys(key, new.ids[:, None])
     length = (new.lengths + new.counts)[:, None]
-    token, logprob = choose(weights, head, last, keys, length, config, options)
+    token, logprob = decoding.choose(weights, head, last, keys, length, config, options)
     history = caches.write_rows(
         state.history, caches.by_kind(segment, config), slots, new.lanes, new.lengths, new.counts, config
     )
-    return state._replace(history=history), whole(token[:, 0]), whole(logprob[:, 0])
+    return state._replace(history=history), decoding.whole(token[:, 0]), decoding.whole(logprob[:, 0])

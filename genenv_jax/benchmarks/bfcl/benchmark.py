@@ -20,6 +20,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Episode, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import (
     backends,
+    categories,
     conversations,
     episode,
     multi_turn,
@@ -28,17 +29,6 @@ from genenv_jax.benchmarks.bfcl import (
     source_calls,
     tasks,
     turns,
-)
-from genenv_jax.benchmarks.bfcl.categories import (
-    AST,
-    CONVERSATION,
-    MULTI_TURN,
-    MULTI_TURN_RULES,
-    STATIC_MATCH,
-    TURN_STATE,
-    can_vary,
-    categories,
-    language_of,
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import all_spoken
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
@@ -93,33 +83,33 @@ class BFCL(Published, ToolBenchmark):
 
     def __post_init__(self):
         super().__post_init__()
-        check_choice("multi_turn_rule", self.multi_turn_rule, tuple(MULTI_TURN_RULES))
-        check_names("seed_categories", self.seed_categories, categories(self.version))
-        check_names("eval_categories", self.eval_categories, categories(self.version))
+        check_choice("multi_turn_rule", self.multi_turn_rule, tuple(categories.MULTI_TURN_RULES))
+        check_names("seed_categories", self.seed_categories, categories.categories(self.version))
+        check_names("eval_categories", self.eval_categories, categories.categories(self.version))
         check_shares(seed_fraction=self.seed_fraction)
         check_choice("reward", self.reward, REWARDS)
-        rule = MULTI_TURN_RULES[self.multi_turn_rule]
+        rule = categories.MULTI_TURN_RULES[self.multi_turn_rule]
         if self.episodes:
-            if rule != CONVERSATION:
+            if rule != categories.CONVERSATION:
                 given = f"episodes = True, multi_turn_rule = {self.multi_turn_rule!r}"
                 raise ValueError(f"{given}: expected 'conversation'")
-            check_names("seed_categories, with episodes", self.seed_categories, MULTI_TURN)
+            check_names("seed_categories, with episodes", self.seed_categories, categories.MULTI_TURN)
             if self.shots:
                 raise ValueError(f"shots = {self.shots}: expected 0 with episodes, which have none")
-        in_turns = rule == CONVERSATION and not self.episodes
-        self._rules = {"seed": TURN_STATE if in_turns else rule, "eval": rule}
-        trains_on_turns = all(name in MULTI_TURN for name in self.seed_categories)
-        if self.reward == GRADED and trains_on_turns and rule != STATIC_MATCH:
+        in_turns = rule == categories.CONVERSATION and not self.episodes
+        self._rules = {"seed": categories.TURN_STATE if in_turns else rule, "eval": rule}
+        trains_on_turns = all(name in categories.MULTI_TURN for name in self.seed_categories)
+        if self.reward == GRADED and trains_on_turns and rule != categories.STATIC_MATCH:
             raise ValueError("reward = 'graded': expected seeds whose calls are not executed")
-        fixed = [name for name in self.seed_categories if not can_vary(name)]
+        fixed = [name for name in self.seed_categories if not categories.can_vary(name)]
         if self.pair_functions and fixed:
             expected = "expected seed categories of single turns with calls in Python"
             raise ValueError(f"pair_functions = True: {expected}, got {', '.join(fixed)}")
-        used = (*self.seed_categories, *self.eval_categories)
-        self._executes = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
+        used = {*self.seed_categories, *self.eval_categories}
+        self._executes = rule != categories.STATIC_MATCH and not used.isdisjoint(categories.MULTI_TURN)
         if self._executes:
             backends.require()
-        reads_source = any(language_of(name) != "python" for name in used)
+        reads_source = any(categories.language_of(name) != "python" for name in used)
         if reads_source:
             source_calls.require()
         # The classes and grammars are third-party code: run it in worker processes with a time limit.
@@ -142,8 +132,8 @@ class BFCL(Published, ToolBenchmark):
             self.version, self.categories[split], self.data_dir, split, self._rules[split], self.verify_files
         )
         shared = set(self.categories["eval" if split == "seed" else "seed"])
-        if shared & {*MULTI_TURN}:
-            shared |= {*MULTI_TURN}
+        if shared & {*categories.MULTI_TURN}:
+            shared |= {*categories.MULTI_TURN}
 
         def is_on_this_side(task: Task) -> bool:
             position = stable_position(self.source(task))
@@ -165,7 +155,7 @@ class BFCL(Published, ToolBenchmark):
 
     def own_form(self, task: Task, answer: str) -> str:
         """Calls to execute become `[f(x=1)]`; `verdict` reads others itself."""
-        executed = self.call_form and task.answer["rule"] == TURN_STATE
+        executed = self.call_form and task.answer["rule"] == categories.TURN_STATE
         return as_python(answer, task.tools) if executed else answer
 
     def source(self, task: Task) -> str:
@@ -212,7 +202,7 @@ class BFCL(Published, ToolBenchmark):
         return super().fault(task)
 
     def _is_held_out_request(self, task: Task) -> bool:
-        if self._rules["eval"] != CONVERSATION or task.origin == "eval":
+        if self._rules["eval"] != categories.CONVERSATION or task.origin == "eval":
             return False
         if self._held_out_requests is None:
             self._held_out_requests = _conversation_requests(self._load("eval"))
@@ -227,7 +217,7 @@ class BFCL(Published, ToolBenchmark):
         task must be detected whichever it uses.  So are the other functions of a single turn: BFCL has the
         same request in several categories, beside other functions.
         """
-        tools = [] if task.answer["rule"] == AST else sorted(tool["name"] for tool in task.tools)
+        tools = [] if task.answer["rule"] == categories.AST else sorted(tool["name"] for tool in task.tools)
         called = sorted(task.answer.get("functions") or self._calls(task))
         return json.dumps([letters(self.text(task)), tools, called], ensure_ascii=False)
 
@@ -275,14 +265,14 @@ class BFCL(Published, ToolBenchmark):
         return turns.score(task, answer, bool(self.call_form), graded)
 
     def is_interactive(self, task: Task) -> bool:
-        return task.answer["rule"] == CONVERSATION
+        return task.answer["rule"] == categories.CONVERSATION
 
     def episode(self, task: Task) -> Episode:
         kind = episode.GrowingEpisode if self.episodes else episode.ShortenedEpisode
         return kind(task, self._form(task))
 
     def official_row(self, task: Task, answers: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
-        if task.answer["rule"] not in (AST, CONVERSATION):
+        if task.answer["rule"] not in (categories.AST, categories.CONVERSATION):
             return None
         result = official_files.result_of(task, answers, bool(self._form(task)))
         file = official_files.file_of(self.version, task.category)
@@ -315,12 +305,13 @@ class BFCL(Published, ToolBenchmark):
         by_category: dict[str, list[float]] = defaultdict(list)
         for task, score in results:
             rule = task.answer["rule"]
-            name = f"{task.category}_{rule}" if rule in (STATIC_MATCH, TURN_STATE) else task.category
+            alone = rule in (categories.STATIC_MATCH, categories.TURN_STATE)
+            name = f"{task.category}_{rule}" if alone else task.category
             by_category[name].append(float(score.success))
         return official_metrics(self.version, by_category)
 
 
 def _conversation_requests(held_out: Sequence[Task]) -> frozenset[str]:
     """The requests of whole conversations, as `letters`."""
-    whole = [task.answer["turns"] for task in held_out if task.answer["rule"] == CONVERSATION]
+    whole = [task.answer["turns"] for task in held_out if task.answer["rule"] == categories.CONVERSATION]
     return frozenset(letters(request) for of in whole for request in all_spoken(of))
