@@ -5,12 +5,11 @@ prompt takes its slot.  Shapes are fixed, so nothing compiles in steady state.
 """
 
 import collections
-import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -168,11 +167,7 @@ class _Call:
             prompts[place] = self._result.prompts[row]
         given[at], to[at] = rows, slots
         new = turns.Prompts(*pad_rows(prompts, self._width, count), self._sampler.row_ids(given), to)
-        with self._timed("prefill"):
-            self._state, *first = turns.admit(
-                self._weights, self._state, self._sampler.put(new), self._key, **self._sampler.static
-            )
-            token, logprob = processes.fetch(first)
+        token, logprob = self._run("prefill", turns.admit, new)
         self._slots[slots] = rows
         self._ended[slots], self._length[slots] = False, 0
         for place, slot in zip(at.tolist(), slots.tolist(), strict=True):
@@ -180,22 +175,27 @@ class _Call:
                 self._begin(slot, j)
                 self._draw(slot, j, token[place, j], logprob[place, j])
 
+    def _run(self, phase: str, program: Callable[..., Any], rows: Any, **static: Any) -> Any:
+        """What a program of `turns` returns besides the state, which it replaces.
+
+        Adds its time to the sampler's "prefill" or "decode" seconds.
+        """
+        since = time.monotonic()
+        static |= self._sampler.static
+        self._state, *found = program(
+            self._weights, self._state, self._sampler.put(rows), self._key, **static
+        )
+        found = processes.fetch(found)
+        self._sampler.seconds[phase] += time.monotonic() - since
+        return found
+
     def decode(self) -> None:
         """Decodes one chunk of steps for all running rows."""
         running = self._running.copy()
         # Copies: a CPU device may read host arrays in place after the first device's results are here.
         given = (x.copy() for x in (self._token, self._length, self._limit))
         rows = turns.Rows(*given, running, self._sampler.row_ids(self._slots))
-        with self._timed("decode"):
-            self._state, emitted = turns.decode(
-                self._weights,
-                self._state,
-                self._sampler.put(rows),
-                self._key,
-                **self._sampler.static,
-                steps=self._sampler.chunk,
-            )
-            token, logprob = processes.fetch(emitted)
+        [(token, logprob)] = self._run("decode", turns.decode, rows, steps=self._sampler.chunk)
         for slot, j in np.argwhere(running).tolist():
             for step in np.flatnonzero(token[:, slot, j] >= 0):
                 self._draw(slot, j, token[step, slot, j], logprob[step, slot, j])
@@ -212,11 +212,7 @@ class _Call:
             given[place], lengths[place], ids[place] = some, cached, own[row]
             slots[place], lanes[place] = row
         new = turns.Observations(*pad_rows(given, width, count), lengths, slots, lanes, ids)
-        with self._timed("prefill"):
-            self._state, *first = turns.observe(
-                self._weights, self._state, self._sampler.put(new), self._key, **self._sampler.static
-            )
-            token, logprob = processes.fetch(first)
+        token, logprob = self._run("prefill", turns.observe, new)
         for place, ((slot, j), *_, last) in zip(at, rows, strict=True):
             if last:
                 self._begin(slot, j)
@@ -288,10 +284,3 @@ class _Call:
             result.done[place] = done
             answer = result.tokens[place][self._start[slot, j] : length + 1].tolist()
             self._environments.answer(Completion(*place, answer, done))
-
-    @contextlib.contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        """Adds the block's time to the sampler's "prefill" or "decode" seconds."""
-        since = time.monotonic()
-        yield
-        self._sampler.seconds[phase] += time.monotonic() - since
