@@ -7,56 +7,34 @@ from typing import Any
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl.backends import scenario
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.categories import (
-    CONVERSATION,
-    MULTI_TURN,
-    TURN_STATE,
-    categories,
-    kind_of,
-    language_of,
-)
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, categories, kind_of, language_of
 
-WEATHER = {
-    "name": "weather.get",
-    "description": "Returns the weather. It needs a city.",
-    "parameters": {
-        "type": "dict",
-        "properties": {
-            "city": {"type": "string", "description": "The city."},
-            "days": {"type": "integer", "description": "Days ahead.", "default": 1},
-            "unit": {"type": "string", "enum": ["C", "F"], "description": "Unit."},
-        },
-        "required": ["city"],
-    },
+
+def function(name, properties, required=(), description="") -> dict[str, Any]:
+    """A function with the schemas of its parameters."""
+    parameters = {"type": "dict", "properties": properties, "required": list(required)}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+_OF_WEATHER = {
+    "city": {"type": "string", "description": "The city."},
+    "days": {"type": "integer", "description": "Days ahead.", "default": 1},
+    "unit": {"type": "string", "enum": ["C", "F"], "description": "Unit."},
 }
-BOOK = {
-    "name": "book",
-    "description": "Books a table.",
-    "parameters": {
-        "type": "dict",
-        "properties": {
-            "guests": {"type": "integer", "description": "Guests."},
-            "dishes": {"type": "array", "items": {"type": "string"}, "description": "Dishes."},
-            "contact": {"type": "dict", "description": "Contact.", "properties": {}},
-        },
-        "required": ["guests"],
-    },
+_OF_BOOK = {
+    "guests": {"type": "integer", "description": "Guests."},
+    "dishes": {"type": "array", "items": {"type": "string"}, "description": "Dishes."},
+    "contact": {"type": "dict", "description": "Contact.", "properties": {}},
 }
+WEATHER = function("weather.get", _OF_WEATHER, ["city"], "Returns the weather. It needs a city.")
+BOOK = function("book", _OF_BOOK, ["guests"], "Books a table.")
 
 
 def seed_task(kind="parallel", rule="ast", language="python", category="parallel", truth=None):
     truth = [{"weather.get": {"city": ["Oslo"], "days": [2, ""]}}] if truth is None else truth
-    return Task(
-        id=f"{category}_0",
-        benchmark="bfcl",
-        category=category,
-        messages=({"role": "user", "content": "What is the weather in Oslo for two days?"},),
-        tools=(WEATHER, BOOK),
-        answer={
-            "kind": kind, "language": language, "rule": rule, "ground_truth": truth,
-            "same_tools": True,
-        },
-    )  # fmt: skip
+    message = {"role": "user", "content": "What is the weather in Oslo for two days?"}
+    answer = {"kind": kind, "language": language, "rule": rule, "ground_truth": truth, "same_tools": True}
+    return Task(f"{category}_0", "bfcl", category, (message,), (WEATHER, BOOK), answer)
 
 
 def of_category(directory, category, rule):
@@ -72,8 +50,7 @@ def generation(tools="same", request="Weather in Rome?", answer="[weather.get(ci
 def tool(name: str, **properties: str) -> dict[str, Any]:
     """A function with required parameters, given by type."""
     schema = {key: {"type": kind, "description": f"The {key}."} for key, kind in properties.items()}
-    parameters = {"type": "dict", "properties": schema, "required": list(schema)}
-    return {"name": name, "description": f"Does {name}.", "parameters": parameters}
+    return function(name, schema, schema, f"Does {name}.")
 
 
 # -- conversations: a file system with a file and a directory, and the calculator ----------------------
@@ -85,17 +62,11 @@ FUNCTIONS = {
     ),
     "MathAPI": (tool("add", a="float", b="float"),),
 }  # fmt: skip
-FILES = {
-    "root": {
-        "home": {
-            "type": "directory",
-            "contents": {
-                "notes": {"type": "file", "content": "b\na"},
-                "work": {"type": "directory", "contents": {}},
-            },
-        }
-    }
+_HOME = {
+    "notes": {"type": "file", "content": "b\na"},
+    "work": {"type": "directory", "contents": {}},
 }
+FILES = {"root": {"home": {"type": "directory", "contents": _HOME}}}
 SCENARIO = scenario(tuple(FUNCTIONS), {"GorillaFileSystem": FILES})
 TOOLS = FUNCTIONS["GorillaFileSystem"]
 
@@ -115,7 +86,7 @@ def conversation(calls: list[list[str]], turns: list | None = None) -> Task:
 def turn(calls: list[str], history: tuple[list[str], ...] = ()) -> Task:
     """A single executed turn."""
     answer = {
-        "kind": "parallel", "language": "python", "rule": TURN_STATE,
+        "kind": "parallel", "language": "python", "rule": "turn_state",
         "ground_truth": [{"touch": {"file_name": ["x"]}}], "same_tools": True,
         "scenario": SCENARIO, "history": list(history), "calls": calls,
     }  # fmt: skip

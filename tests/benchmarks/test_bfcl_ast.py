@@ -6,6 +6,7 @@ from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, java, javascript, schemas, source_calls
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from tests.benchmarks.bfcl_tasks import function
 
 
 def _tool(name="f", required=("a",), **types):
@@ -13,17 +14,7 @@ def _tool(name="f", required=("a",), **types):
     for key, declared in types.items():
         outer, _, inner = declared.partition(" of ")
         properties[key] = {"type": outer} | ({"items": {"type": inner}} if inner else {})
-    return {
-        "name": name,
-        "description": "",
-        "parameters": {"type": "dict", "properties": properties, "required": list(required)},
-    }
-
-
-def _check(declared, options, value, language="python"):
-    tool = _tool(a=declared)
-    truth = [{"f": {"a": options}}]
-    return ast_checker.check([tool], [{"f": {"a": value}}], truth, "simple", language)
+    return function(name, properties, required)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +67,8 @@ def _check(declared, options, value, language="python"):
     ],
 )  # fmt: skip
 def test_values_and_types(declared, options, value, error):
-    assert _check(declared, options, value) == error
+    truth, calls = [{"f": {"a": options}}], [{"f": {"a": value}}]
+    assert ast_checker.check([_tool(a=declared)], calls, truth, "simple") == error
 
 
 def test_call_structure():

@@ -14,7 +14,7 @@ from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.pairs import PAIRED, paired
 from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL
 from genenv_jax.benchmarks.demonstrations import SIMULATOR, seed_demonstrations
-from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
+from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, function, generation, seed_task
 
 
 @pytest.fixture
@@ -48,9 +48,7 @@ def test_an_optional_argument_at_its_default_may_be_left_out(benchmark):
         "area": {"type": "string", "description": "Where (default is km/h if not given)."},
         "odd": {"type": "dict", "default": 3, "properties": {}},  # a faulty default is none
     }
-    properties = {"city": {"type": "string"}} | optional
-    parameters = {"type": "dict", "properties": properties, "required": ["city"]}
-    tool = json.dumps([{"name": "go", "description": "", "parameters": parameters}])
+    tool = json.dumps([function("go", {"city": {"type": "string"}} | optional, ["city"])])
     answer = "[go(city='Rome', days=3, unit='m')]"
     task = _parse(benchmark, generation(tool, "To Rome in m.", answer))
     assert task.answer["ground_truth"] == [{"go": {
@@ -209,17 +207,10 @@ def test_defaults_that_are_no_values():
     assert schemas.default_of({"type": "integer", "default": "None"}) is None
     assert schemas.default_of({"type": "string", "default": "x" * 10_000}) is None
     huge = {"type": "integer", "default": 16**5_000}  # has no decimal text
-    parameters = {"type": "dict", "properties": {"n": huge}, "required": []}
-    tool = {"name": "f", "description": "", "parameters": parameters}
-    assert schemas.ground_truth_of([{"f": {}}], [tool], "python", True) == [{"f": {}}]
     long = {"type": "string", "description": "defaults a " * 100_000}
-    parameters = {
-        "type": "dict",
-        "properties": dict.fromkeys(map("p{}".format, range(60)), long),
-        "required": [],
-    }
-    tool = {"name": "f", "description": "", "parameters": parameters}
-    assert schemas.ground_truth_of([{"f": {}}] * 5_000, [tool], "python", True) == [{"f": {}}] * 5_000
+    for properties, count in (({"n": huge}, 1), (dict.fromkeys(map("p{}".format, range(60)), long), 5_000)):
+        calls = [{"f": {}}] * count
+        assert schemas.ground_truth_of(calls, [function("f", properties)], "python", True) == calls
 
 
 def test_functions_beside_those_called_do_not_hide_a_held_out_task(benchmark):
@@ -257,8 +248,7 @@ def test_structured_reference_values_are_checked_as_bfcl_checks_them(benchmark):
 
 def test_elements_of_arrays_are_checked_one_by_one(benchmark):
     properties = {"price": {"type": "float"}, "people": {"type": "array", "items": {"type": "dict"}}}
-    parameters = {"type": "dict", "properties": properties, "required": ["price"]}
-    tool = json.dumps([{"name": "order", "description": "", "parameters": parameters}])
+    tool = json.dumps([function("order", properties, ["price"])])
     answer = "[order(price=5, people=[{'name': 'Ann'}, me])]"
     task = _parse(benchmark, generation(tool, "Order.", answer))
     people = [{"name": ["Ann"]}, "me"]
@@ -445,19 +435,9 @@ def test_hostile_text_is_parsed_and_scored_in_bounded_time(bounded, benchmark, n
 @pytest.mark.parametrize("language", ["java", "javascript"])
 def test_source_languages_go_the_whole_way(benchmark, language):
     declared = {"java": ("String", "ArrayList"), "javascript": ("String", "array")}[language]
-    tool = {
-        "name": "A.f",
-        "description": "Does it.",
-        "parameters": {
-            "type": "dict",
-            "properties": {
-                "text": {"type": declared[0]},
-                "names": {"type": declared[1], "items": {"type": "String"}},
-                "count": {"type": "integer"},
-            },
-            "required": ["text"],
-        },
-    }
+    names = {"type": declared[1], "items": {"type": "String"}}
+    properties = {"text": {"type": declared[0]}, "names": names, "count": {"type": "integer"}}
+    tool = function("A.f", properties, ["text"], "Does it.")
     source = {"java": 'new ArrayList<>(Arrays.asList("a", "b"))', "javascript": '["a", "b"]'}
     answer = f'[A.f(text="x y", names={source[language]}, count=5)]'
     seed = dataclasses.replace(seed_task("simple", language=language), tools=(tool,))

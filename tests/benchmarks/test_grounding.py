@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.grounding import judge
 from genenv_jax.scoring.verification import PARSED, PROVEN, inspect
 from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.metrics import generation_metrics
-from tests.benchmarks.bfcl_tasks import generation, seed_task
+from tests.benchmarks.bfcl_tasks import function, generation, seed_task
 from tests.benchmarks.small import WRITERS
 
 _TOOL = {
@@ -167,21 +167,14 @@ def test_generated_tasks_are_held_to_it_and_tasks_of_the_data_set_are_not():
 
 
 def test_what_a_schema_lists_or_defaults_to_need_not_be_said():
-    tool = {
-        "name": "paint",
-        "description": "Paints a wall.",
-        "parameters": {
-            "type": "dict",
-            "required": ["wall", "colour"],
-            "properties": {
-                "wall": {"type": "string"},
-                "colour": {"type": "string", "enum": ["FFF", "000"]},
-                "coats": {"type": "integer", "default": 7},
-                "finish": {"type": "string", "enum": ["matt", "gloss"]},
-                "room": {"type": "string", "description": "Default: 'cellar', else the attic."},
-            },
-        },
+    properties = {
+        "wall": {"type": "string"},
+        "colour": {"type": "string", "enum": ["FFF", "000"]},
+        "coats": {"type": "integer", "default": 7},
+        "finish": {"type": "string", "enum": ["matt", "gloss"]},
+        "room": {"type": "string", "description": "Default: 'cellar', else the attic."},
     }
+    tool = function("paint", properties, ["wall", "colour"], "Paints a wall.")
     benchmark = BFCL(data_dir="nowhere")
     seed = dataclasses.replace(seed_task(), tools=(tool,))
     answer = "[paint(wall='north', colour='FFF', coats=7)]"
@@ -213,8 +206,7 @@ def test_defaults_inside_a_value_need_not_be_said():
 
 def test_a_listed_value_is_not_all_that_there_is_to_guess():
     side = {"type": "string", "enum": ["heads", "tails"], "description": "The side."}
-    tool = {"name": "set_coin", "description": "Sets a coin to a side."}
-    tool["parameters"] = {"type": "dict", "required": ["side"], "properties": {"side": side}}
+    tool = function("set_coin", {"side": side}, ["side"], "Sets a coin to a side.")
     benchmark = BFCL(data_dir="nowhere")
     seed = dataclasses.replace(seed_task(), tools=(tool,))
     for request, fits in (("Set the coin to heads.", True), ("Set the coin to a side.", False)):
@@ -223,18 +215,12 @@ def test_a_listed_value_is_not_all_that_there_is_to_guess():
 
 
 def test_undecided_tasks_are_counted():
-    benchmark, seed = BFCL(data_dir="nowhere"), seed_task()
-    tasks = [
-        _inspected(
-            benchmark,
-            seed,
-            generation("same", "Rome, for three days.", f"[weather.get(city={city!r}, days=3)]"),
-        )
-        for city in ("Rome", "Rome, Italy")
-    ]
-    untried = base.SeedStatistics()
+    benchmark, seed, untried = BFCL(data_dir="nowhere"), seed_task(), base.SeedStatistics()
+    answers = [f"[weather.get(city={city!r}, days=3)]" for city in ("Rome", "Rome, Italy")]
+    texts = [generation("same", "Rome, for three days.", answer) for answer in answers]
+    tasks = [_inspected(benchmark, seed, text) for text in texts]
     batch = [Generation(0, i, seed, untried, "", task) for i, task in enumerate(tasks)]
-    batch.append(Generation(0, 2, seed, base.SeedStatistics(), "", None, Rejection(NOT_ASKED)))
+    batch.append(Generation(0, 2, seed, untried, "", None, Rejection(NOT_ASKED)))
     metrics = generation_metrics(batch, benchmark, 0.5, 0.1)
     assert metrics["generated/undecided_share"] == 0.5
     assert metrics["generated/rejected/not_asked"] == 1

@@ -14,7 +14,7 @@ from genenv_jax.benchmarks.bfcl import schemas
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.headers import is_same
 from genenv_jax.benchmarks.lenient import parse_lenient
-from tests.benchmarks.bfcl_tasks import BOOK, generation, seed_task
+from tests.benchmarks.bfcl_tasks import BOOK, function, generation, seed_task
 from tests.benchmarks.test_api_bank import CALL, TOOL
 
 _TOOLS = {"bfcl": BOOK, "api_bank": TOOL}
@@ -102,12 +102,6 @@ def test_tools_with_several_meanings_are_rejected(name, change):
     assert rejection.detail
 
 
-def _typed(kind, **more):
-    schema = {"type": kind, "description": "", **more}
-    parameters = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
-    return {"name": "f", "description": "", "parameters": parameters}
-
-
 @pytest.mark.parametrize(
     ("language", "written", "meant"),
     [
@@ -121,8 +115,10 @@ def _typed(kind, **more):
     ],
 )  # fmt: skip
 def test_types_get_the_names_of_bfcl(language, written, meant):
-    more = {"items": {"type": "string"}, "default": {"type": "number"}}
-    tools = schemas.with_own_types([_typed(written, **more)], language)
+    schema = {"type": written, "description": "", "items": {"type": "string"}, "default": {"type": "number"}}
+    parameters = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+    tool = {"name": "f", "description": "", "parameters": parameters}
+    tools = schemas.with_own_types([tool], language)
     rejection = schemas.check_tools(tools, language)
     if meant is None:
         assert rejection.reason == base.BAD_TOOLS and written in rejection.detail
@@ -136,9 +132,7 @@ def test_types_get_the_names_of_bfcl(language, written, meant):
 def test_valid_descriptions_stay_as_they_are():
     # A type deeper than the checked levels.
     deep = {"type": "dict", "properties": {"y": {"type": "object"}}}
-    tool = BOOK | {
-        "parameters": {**BOOK["parameters"], "properties": {"guests": {"type": "integer"}, "x": deep}}
-    }
+    tool = function("book", {"guests": {"type": "integer"}, "x": deep}, ["guests"], "Books a table.")
     assert _read("bfcl", json.dumps([tool])).tools == (tool,)
 
 
@@ -182,12 +176,8 @@ def test_a_reference_in_a_models_own_form_is_read(name, answer, meant):
 
 
 def test_a_java_reference_is_source_text_and_not_mended():
-    task = _read(
-        "bfcl",
-        answer='{"name": "book", "arguments": {"guests": 2}}',
-        seed=seed_task("simple", language="java"),
-    )
-    assert task.reason == base.BAD_ANSWER
+    answer, seed = '{"name": "book", "arguments": {"guests": 2}}', seed_task("simple", language="java")
+    assert _read("bfcl", answer=answer, seed=seed).reason == base.BAD_ANSWER
 
 
 @pytest.mark.parametrize(

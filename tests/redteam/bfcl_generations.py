@@ -1,12 +1,13 @@
 """Generations in the form of BFCL's single turns, made from a seed or a held-out task."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from bench.bad_answers.bfcl import Calls, parsed_reference, write
 from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks.base import Task
+from tests.benchmarks.bfcl_tasks import function
 from tests.redteam.exploits import Make, Scene
 
 
@@ -33,15 +34,10 @@ def generation(
     return make
 
 
-def tool(name: str, description: str, **parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A function whose parameters are all required."""
-    schema = {"type": "dict", "properties": parameters, "required": list(parameters)}
-    return {"name": name, "description": description, "parameters": schema}
-
-
-PICK = tool("pick", "Picks a number.", number={"type": "integer", "description": "The number."})
-_SIDE = {"type": "string", "description": "The side."}
-COIN = tool("set_coin", "Sets a coin to a side.", side=_SIDE)
+_NUMBER = {"number": {"type": "integer", "description": "The number."}}
+_SIDE = {"side": {"type": "string", "description": "The side."}}
+PICK = function("pick", _NUMBER, _NUMBER, "Picks a number.")
+COIN = function("set_coin", _SIDE, _SIDE, "Sets a coin to a side.")
 
 
 def unseen(text: Callable[[str], str], tools: Callable[[Any], Any], calls: Callable[[Calls], Calls]) -> Make:
