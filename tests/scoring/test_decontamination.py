@@ -33,10 +33,6 @@ def _changed(task, change):
     return dataclasses.replace(task, messages=messages, origin="generated", generation=0)
 
 
-def _verifier(benchmark):
-    return Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
-
-
 @pytest.mark.parametrize("name", ["api_bank", "bamboogle", "bfcl_single", "custom"])
 def test_other_words_do_not_hide_what_is_asked_for(name):
     with scene(name) as opened:
@@ -65,7 +61,7 @@ def test_a_question_of_ones_own_is_known_by_two_numbers():
 def test_sixty_held_out_tasks_and_all_seeds(name, data_dir):
     name, options, matching = BENCHMARKS[name]
     benchmark = registry.make_benchmark(name, data_dir=str(data_dir), **options)
-    checker = _verifier(benchmark)
+    checker = Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
     for task in random.Random(1).sample(benchmark.tasks("eval"), 60):
         for how, change in RESTATEMENTS.items():
             verdict = checker.compare(_changed(task, change))
@@ -104,8 +100,8 @@ def test_the_turns_of_a_held_out_conversation_are_requests_of_their_own(tmp_path
     directory = str(WRITERS["bfcl"](tmp_path))
     turns = registry.make_benchmark("bfcl", data_dir=directory, seed_fraction=0.0).tasks("eval")
     categories = ["multi_turn_long_context"]
-    benchmark = registry.make_benchmark("bfcl", data_dir=directory, seed_categories=(),
-                                        eval_categories=categories)  # fmt: skip
+    of = {"seed_categories": (), "eval_categories": categories}
+    benchmark = registry.make_benchmark("bfcl", data_dir=directory, **of)
     held_out = load("v4", categories, directory, "eval", "conversation")
     checker = Verifier(benchmark, [], held_out, VerificationConfig())
     assert turns and held_out

@@ -16,15 +16,8 @@ from genenv_jax.scoring.requests import SCORE, VERIFY
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig, worker_count
 from genenv_jax.scoring.worker import NoAnswer, Worker
 from tests.commands import printed
-from tests.scoring.benchmarks import (
-    Complete,
-    Dangerous,
-    DiesAtBirth,
-    ImportsJax,
-    Unopenable,
-    Unpicklable,
-    make_task,
-)
+from tests.scoring import benchmarks
+from tests.scoring.benchmarks import Complete, Dangerous, make_task
 
 TASK = make_task()
 
@@ -213,15 +206,16 @@ def test_no_benchmark_imports_jax_or_an_engine():
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("name", "error", "message"),
     [
-        (Unpicklable, ValueError, "'dangerous' cannot be scored in worker processes: .*pickle"),
-        (Unopenable, ValueError, "OSError: the engine's files are not here"),
-        (ImportsJax, ValueError, "it imports JAX"),
-        (DiesAtBirth, RuntimeError, "does not start: the process ended with exit code 7"),
+        ("Unpicklable", ValueError, "'dangerous' cannot be scored in worker processes: .*pickle"),
+        ("Unopenable", ValueError, "OSError: the engine's files are not here"),
+        ("ImportsJax", ValueError, "it imports JAX"),
+        ("DiesAtBirth", RuntimeError, "does not start: the process ended with exit code 7"),
     ],
 )
-def test_a_benchmark_that_workers_cannot_open_is_named_at_the_start(make, error, message):
+def test_a_benchmark_that_workers_cannot_open_is_named_at_the_start(name, error, message):
+    make = getattr(benchmarks, name)
     with pytest.raises(error, match=message):
         Scorer(make(), decode, ScoringConfig(2))
     Scorer(make(), decode).close()  # no worker, nothing to open

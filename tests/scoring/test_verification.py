@@ -9,15 +9,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.scoring import verification
-from genenv_jax.scoring.verification import (
-    PARSED,
-    PROVEN,
-    NearDuplicates,
-    VerificationConfig,
-    Verifier,
-    inspect,
-    shingles,
-)
+from genenv_jax.scoring.verification import PARSED, PROVEN, NearDuplicates, Verifier, inspect, shingles
 
 
 class Lines(Benchmark):
@@ -68,19 +60,20 @@ HELD_OUT = make("alpha beta gamma delta epsilon zeta eta theta", "held-out")
 
 
 def verifier(near_duplicate=0.0, pool_epochs=0):
-    config = VerificationConfig(near_duplicate, pool_epochs)
+    config = verification.VerificationConfig(near_duplicate, pool_epochs)
     return Verifier(Lines(), [SEED], [HELD_OUT], config)
 
 
-def check(checker, text, **about):
+def check(checker, text, generation=0, task_id="new", done=True):
     """Inspects a generation and compares it; nothing is admitted."""
+    about = {"done": done, "seed": SEED, "task_id": task_id, "generation": generation}
     outcome = inspect(checker.benchmark, text, **about)
     return outcome if isinstance(outcome, Rejection) else checker.compare(outcome)
 
 
 def verdict(checker, text, generation=0, done=True):
     """The reason, or "" for an accepted task, which is then admitted."""
-    outcome = check(checker, text, done=done, seed=SEED, task_id="new", generation=generation)
+    outcome = check(checker, text, generation, done=done)
     if isinstance(outcome, Rejection):
         return outcome.reason
     checker.admit(outcome)
@@ -123,7 +116,7 @@ def test_each_reason():
 def test_what_is_compared():
     """A held-out task counts as such; without near-duplicates and epochs, copies are barred for ever."""
     held_out = HELD_OUT.messages[0]["content"]
-    checker = Verifier(Lines(), [HELD_OUT], [HELD_OUT], VerificationConfig(0.0))
+    checker = Verifier(Lines(), [HELD_OUT], [HELD_OUT], verification.VerificationConfig(0.0))
     assert verdict(checker, held_out) == base.CONTAMINATED
     checker = verifier()
     assert verdict(checker, SEED.messages[0]["content"] + " nine") == ""
@@ -134,12 +127,11 @@ def test_what_is_compared():
 
 def test_details_and_the_accepted_task():
     checker = verifier()
-    outcome = check(checker, "fail x", done=True, seed=SEED, task_id="t", generation=1)
-    assert "because" in outcome.detail
-    task = check(checker, "fine words", done=True, seed=SEED, task_id="t-7", generation=4)
+    assert "because" in check(checker, "fail x", 1).detail
+    task = check(checker, "fine words", 4, "t-7")
     assert (task.id, task.seed_id, task.origin, task.generation) == ("t-7", "seed", "generated", 4)
     # A check alone admits nothing.
-    assert isinstance(check(checker, "fine words", done=True, seed=SEED, task_id="t", generation=4), Task)
+    assert isinstance(check(checker, "fine words", 4), Task)
 
 
 @pytest.mark.parametrize("near_duplicate", [0.0, 0.8])
@@ -171,7 +163,7 @@ def test_restore_gives_the_same_verdicts():
     options = {"near_duplicate": 0.7, "pool_epochs": 2}
     whole, accepted = verifier(**options), []
     for epoch, text in enumerate(texts):
-        outcome = check(whole, text, done=True, seed=SEED, task_id=str(epoch), generation=epoch)
+        outcome = check(whole, text, epoch, str(epoch))
         if isinstance(outcome, Task):
             whole.admit(outcome)
             accepted.append(outcome)
@@ -180,11 +172,7 @@ def test_restore_gives_the_same_verdicts():
     resumed.restore(None, [Task.from_json(task.to_json()) for task in accepted])
     for text in [*texts, "something new altogether and long enough"]:
         for epoch in (4, 5, 6):
-            got, want = (
-                check(checker, text, done=True, seed=SEED, task_id="x", generation=epoch)
-                for checker in (resumed, whole)
-            )
-            assert got == want
+            assert check(resumed, text, epoch) == check(whole, text, epoch)
 
 
 # -- similarity ---------------------------------------------------------------------------------------
@@ -286,19 +274,13 @@ def test_parsed_admits_what_fails_its_checks(text):
 def test_parsed_keeps_bounds_and_copies_out():
     dial = Dial(num_seeds=8, eval_per_depth=1)
     seed, held_out = dial.tasks("seed")[0], dial.tasks("eval")[0]
-    checker = Verifier(dial, dial.tasks("seed"), dial.tasks("eval"), VerificationConfig(0.0))
+    config = verification.VerificationConfig(0.0)
+    checker = Verifier(dial, dial.tasks("seed"), dial.tasks("eval"), config)
 
     def outcome(program):
         text = dial.simulator_answer(dial.task(program, id="", category=""))
-        return inspect(
-            dial,
-            text.replace("Calls: ", "Calls: add(1) "),
-            done=True,
-            seed=seed,
-            task_id="t",
-            generation=0,
-            admit=PARSED,
-        )
+        text = text.replace("Calls: ", "Calls: add(1) ")
+        return inspect(dial, text, done=True, seed=seed, task_id="t", generation=0, admit=PARSED)
 
     # Although the reference differs: the same request must not come back.
     assert checker.compare(outcome(dial.program(seed))).reason == base.DUPLICATE
