@@ -8,12 +8,11 @@ import pytest
 
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks import calls as shared
 from genenv_jax.benchmarks.api_bank import calls, rouge, scoring
 from genenv_jax.benchmarks.api_bank import tasks as records
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from tests.benchmarks.test_calls import FORMS
+from tests.benchmarks.test_calls import FORMS, in_form
 
 TOOL = {
     "name": "AddReminder",
@@ -25,18 +24,13 @@ TOOL = {
     },
     "output_parameters": {},
 }
-CALL = Task(
-    id="c",
-    benchmark="api_bank",
-    category="level-1-api",
-    messages=({"role": "user", "content": "User: Remind Ann and Bob twice to buy bread."},),
-    tools=(TOOL,),
-    answer={
-        "kind": "call", "level": 1, "sample": "d", "name": "AddReminder",
-        "parameters": {"content": "buy fresh bread", "count": "2", "people": "['Ann', 'Bob']"},
-        "types": {"content": "str", "count": "int", "people": "list(str)"}, "target": "",
-    },
-)  # fmt: skip
+_ASKED = {"role": "user", "content": "User: Remind Ann and Bob twice to buy bread."}
+_CALL = {
+    "kind": "call", "level": 1, "sample": "d", "name": "AddReminder", "target": "",
+    "parameters": {"content": "buy fresh bread", "count": "2", "people": "['Ann', 'Bob']"},
+    "types": {"content": "str", "count": "int", "people": "list(str)"},
+}  # fmt: skip
+CALL = Task("c", "api_bank", "level-1-api", (_ASKED,), (TOOL,), _CALL)
 HELD_OUT = dataclasses.replace(CALL, origin="eval")
 _REPLY = {"kind": "response", "level": 1, "sample": "d", "text": "The reminder was added. Bye."}
 REPLY = Task("r", "api_bank", "level-1-response", CALL.messages, (TOOL,), _REPLY)
@@ -463,9 +457,8 @@ def test_gold_answers_earn_full_reward_and_come_back_from_their_text(loaded, spl
 
 
 def test_a_level_on_both_sides_is_divided_by_dialogue(api_bank_dir):
-    benchmark = APIBank(
-        data_dir=api_bank_dir, seed_splits=["level-1-api", "level-1-response"], eval_splits=["level-1-api"]
-    )
+    of = {"seed_splits": ["level-1-api", "level-1-response"], "eval_splits": ["level-1-api"]}
+    benchmark = APIBank(data_dir=api_bank_dir, **of)
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     shown = {task.answer["sample"] for task in held_out}
     assert {task.answer["sample"] for task in seeds}.isdisjoint(shown)
@@ -494,19 +487,17 @@ RIGHT = f'{{"name": "AddReminder", "arguments": {ARGUMENTS}}}'
 OWN = "[AddReminder(content='buy fresh bread', count='2', people='['Ann', 'Bob']')]"
 
 
-def _in_template(form=shared.HERMES, **options):
-    made = APIBank(**options)
-    made.use_template(shared.write_calls([{"f": {"x": 1}}], form))
-    assert made.call_form == form
-    return made
+@pytest.fixture(scope="module")
+def in_template():
+    return in_form(APIBank(), "hermes")
 
 
 def _shown(task):
-    tools, *others = _in_template().agent_messages(task)
+    tools, *others = in_form(APIBank(), "hermes").agent_messages(task)
     return [entry["function"] for entry in json.loads(tools["content"])], others
 
 
-def test_the_template_shows_the_apis_and_the_conversation():
+def test_the_template_shows_the_apis_and_the_conversation(in_template):
     (tool,), (system, request) = _shown(CALL)
     assert tool["name"] == "AddReminder"
     types = {name: of["type"] for name, of in tool["parameters"]["properties"].items()}
@@ -514,10 +505,10 @@ def test_the_template_shows_the_apis_and_the_conversation():
     assert tool["parameters"]["properties"]["people"]["items"] == {"type": "string"}
     assert "2023" in system["content"] and "ApiName" not in system["content"]
     assert CALL.messages[0]["content"] in request["content"]
-    assert _in_template().agent_messages(REPLY) == APIBank().agent_messages(REPLY)
+    assert in_template.agent_messages(REPLY) == APIBank().agent_messages(REPLY)
 
 
-def test_the_template_shows_what_a_search_found():
+def test_the_template_shows_what_a_search_found(in_template):
     found = {"name": "Run", "input_parameters": {"far": {"type": "int", "description": None}}}
     dialogue = f"User: Run.\nAPI-Request: [ToolSearcher(keywords='run')]->{[found]}"
     messages = ({"role": "user", "content": dialogue},)
@@ -528,7 +519,7 @@ def test_the_template_shows_what_a_search_found():
     assert tools[1]["parameters"]["properties"]["far"]["type"] == "integer"
     assert "ToolSearcher" in system["content"] and "2023" not in system["content"]
     bare = "<function=Run><parameter=far>3</parameter></function>"
-    assert _in_template().score(searched, bare).reward == 1.0
+    assert in_template.score(searched, bare).reward == 1.0
 
 
 @pytest.mark.parametrize("kind", ["list(list(int))", "list(", "?", "", 5, None, "datetime"])
@@ -566,15 +557,15 @@ def test_any_type_is_shown_as_some_schema(kind):
         (f"{RIGHT}\n" * 10_000, base.TOO_LONG),
     ],
 )
-def test_calls_as_the_template_asks_for_them(answer, reason):
-    score = _in_template().score(HELD_OUT, answer)
+def test_calls_as_the_template_asks_for_them(in_template, answer, reason):
+    score = in_template.score(HELD_OUT, answer)
     assert (score.reason, score.success) == (reason, not reason)
     assert score.valid == (not reason or "match" in reason or "parameter" in reason)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_references_in_the_templates_form_earn_full_reward(form, api_bank_dir):
-    made, text = _in_template(form, data_dir=api_bank_dir), APIBank(data_dir=api_bank_dir)
+    made, text = in_form(APIBank(data_dir=api_bank_dir), form), APIBank(data_dir=api_bank_dir)
     for split in ("seed", "eval"):
         assert made.tasks(split) == text.tasks(split)
         for task in made.tasks(split):

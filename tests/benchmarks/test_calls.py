@@ -135,6 +135,13 @@ FORMS = [
 ]  # fmt: skip
 
 
+def in_form(benchmark, form):
+    """A benchmark for a model whose chat template takes tools and has this form of calls."""
+    benchmark.use_template(write_calls(ONE, form))
+    assert benchmark.call_form == form
+    return benchmark
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_written_is_read(form):
     assert read_calls(write_calls(TWO, form), TYPES) == TWO
@@ -151,17 +158,11 @@ JSON = st.recursive(
 )
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.from_regex(r"[a-z_][a-z0-9_.]{0,8}", fullmatch=True),
-            st.dictionaries(st.text("kx", min_size=1, max_size=3), JSON, max_size=3),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-    st.sampled_from([calls.HERMES, calls.LLAMA, calls.MISTRAL]),
-)
+_NAME = st.from_regex(r"[a-z_][a-z0-9_.]{0,8}", fullmatch=True)
+_CALL = st.tuples(_NAME, st.dictionaries(st.text("kx", min_size=1, max_size=3), JSON, max_size=3))
+
+
+@given(st.lists(_CALL, min_size=1, max_size=4), st.sampled_from([calls.HERMES, calls.LLAMA, calls.MISTRAL]))
 def test_any_arguments_are_read_as_written(pairs, form):
     written = [{name: of} for name, of in pairs]
     assert read_calls(write_calls(written, form)) == written

@@ -14,7 +14,7 @@ from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.benchmarks.dial.chains import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator
 from genenv_jax.benchmarks.registry import make_benchmark
-from tests.benchmarks.test_calls import FORMS
+from tests.benchmarks.test_calls import FORMS, in_form
 
 STATEMENT = "Tools: add, subtract, multiply.\nStart at 3. add 5, multiply 4, subtract 9."
 GENERATION = f"{STATEMENT}\nCalls: add(5) multiply(4) subtract(9)"
@@ -310,12 +310,6 @@ CALLS = [
 ]
 
 
-def for_template(dial, form):
-    """A dial for a model whose chat template takes tools and a call format."""
-    dial.use_template(write_calls([{"f": {"x": 1}}], form))
-    return dial
-
-
 @pytest.mark.parametrize("positions", [2, 5, 10])
 def test_the_rules_as_text(positions):
     """Their example is right; models made from scratch get no rules."""
@@ -334,7 +328,7 @@ def test_the_rules_as_text(positions):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_tools_in_the_template(form):
-    dial = for_template(Dial(positions=5, num_seeds=8, eval_per_depth=2, shots=1), form)
+    dial = in_form(Dial(positions=5, num_seeds=8, eval_per_depth=2, shots=1), form)
     for task in (*dial.tasks("seed"), *dial.tasks("eval")):
         tools, system, _, worked, user = dial.agent_messages(task)
         names = [tool["function"]["name"] for tool in json.loads(tools["content"])]
@@ -379,7 +373,7 @@ def changed(which, **arguments):
     ],
 )
 def test_calls_in_the_templates_form(answer, valid, reason):
-    dial = for_template(Dial(num_seeds=2, eval_per_depth=1), "hermes")
+    dial = in_form(Dial(num_seeds=2, eval_per_depth=1), "hermes")
     task = dial.task(PROGRAM, id="x", category="depth_3")
     assert dial.score(task, answer) == Score(float(not reason), not reason, valid, reason)
 

@@ -17,7 +17,7 @@ from genenv_jax.benchmarks.dial.episode import ANSWER_CHARS
 from genenv_jax.benchmarks.dial.programs import Choice, Program, read_statement
 from genenv_jax.benchmarks.dial.turns import NO_CHOICE, DialTurns
 from genenv_jax.scoring.verification import inspect
-from tests.benchmarks.test_calls import FORMS
+from tests.benchmarks.test_calls import FORMS, in_form
 
 STATEMENT = (
     "Tools: add, subtract, multiply.\nStart at 3. 1 add 4, 2 if even multiply 3 else add 2, "
@@ -322,9 +322,7 @@ def test_a_text_is_scored_line_by_line(dial, task):
 
 
 def for_template(form):
-    dial = DialTurns(positions=5, num_seeds=8, eval_per_depth=1)
-    dial.use_template(write_calls([{"f": {"x": 1}}], form))
-    return dial
+    return in_form(DialTurns(positions=5, num_seeds=8, eval_per_depth=1), form)
 
 
 def call(name, *numbers):

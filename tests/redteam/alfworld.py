@@ -48,10 +48,7 @@ def _loud(scene: Scene, seed: Task) -> str:
 
 
 EXPLOITS = [
-    *answers(
-        "alfworld",
-        the_reference_of_another_task={"bound": 0.1, "remains": _GUESS},
-    ),
+    *answers("alfworld", the_reference_of_another_task={"bound": 0.1, "remains": _GUESS}),
     _agent("every command that is possible", _actions(_listed)),
     _agent("every command but the right one", _actions(_others)),
     _agent("the right command, then another", _actions(

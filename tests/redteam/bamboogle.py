@@ -60,12 +60,8 @@ def _known_by_another_name(scene: Scene, seed: Task) -> str | None:
 EXPLOITS = [
     *answers(
         "bamboogle",
-        echo_of_the_request={"bound": 0.05, "remains": _F1},
-        echo_of_the_prompt={"bound": 0.05, "remains": _F1},
-        echo_of_the_instructions={"bound": 0.05},
-        a_claim={"bound": 0.05},
-        a_score={"bound": 0.05},
-        a_refusal={"bound": 0.05},
+        **{key: {"bound": 0.05, "remains": _F1} for key in ("echo_of_the_request", "echo_of_the_prompt")},
+        **{key: {"bound": 0.05} for key in ("echo_of_the_instructions", "a_claim", "a_score", "a_refusal")},
         the_reference_of_another_task={"bound": 0.1, "remains": _F1},
     ),
     _agent("yes", "<answer>yes</answer>", 0.15, remains="right where it is the answer"),

@@ -57,14 +57,9 @@ _PAID: dict[str, dict[str, tuple[float, float | None, str]]] = {
 # Kinds that do not apply in a scene: no small task has a number, a text with punctuation, or a function
 # without arguments.
 _NUMBERS = ("numbers as texts", "numbers that are nearly right")
-_IDLE = {
-    "bfcl_single": (
-        *(name for name in ANSWERS if "every function that needs no argument" in name),
-        "texts without punctuation",
-    ),
-    "bfcl_turn_static": _NUMBERS,
-    "bfcl_turn_state": _NUMBERS,
-}
+_FREE_CALLS = [name for name in ANSWERS if "every function that needs no argument" in name]
+_IDLE = dict.fromkeys(("bfcl_turn_static", "bfcl_turn_state"), _NUMBERS)
+_IDLE["bfcl_single"] = (*_FREE_CALLS, "texts without punctuation")
 
 
 def _agents(scene: str) -> list[Exploit]:

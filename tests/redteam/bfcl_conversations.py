@@ -51,14 +51,6 @@ def _all_at_once(scene: Scene, task: Task) -> list[str]:
     return [f"[{', '.join(said)}]", *["Done."] * 9]
 
 
-def _free(scene: Scene, task: Task) -> str:
-    return calls.write(calls.free(task))
-
-
-def _shotgun(scene: Scene, task: Task) -> list[str]:
-    return [calls.shotgun(task), "Done."] * 9
-
-
 def _generation(change: Callable[[dict[str, Any], Task], Any]) -> Make:
     """The seed as the simulator writes it, changed; strings stay strings."""
 
@@ -67,10 +59,6 @@ def _generation(change: Callable[[dict[str, Any], Task], Any]) -> Make:
         return found if found is None or isinstance(found, str) else json.dumps(found)
 
     return make
-
-
-def _state(**classes: Any) -> Make:
-    return _generation(lambda found, seed: {**found, "state": found["state"] | classes})
 
 
 def _hidden(found: dict[str, Any], seed: Task) -> dict[str, Any] | None:
@@ -86,8 +74,8 @@ def _hidden(found: dict[str, Any], seed: Task) -> dict[str, Any] | None:
 EXPLOITS = [
     *map(_again, answers("bfcl_conversations")),
     _agent("no call", "[]"),
-    _agent("looks for ever", _free),
-    _agent("a call of every function, and on", _shotgun),
+    _agent("looks for ever", lambda scene, task: calls.write(calls.free(task))),
+    _agent("a call of every function, and on", lambda scene, task: [calls.shotgun(task), "Done."] * 9),
     _agent("results that are made up", lambda scene, task:
            'Results of the calls:\nls: {"current_directory_content": []}'),
     _agent("the calls of all turns at once", _all_at_once, records=0.1,
@@ -105,5 +93,6 @@ EXPLOITS = [
                reasons=(base.CONTAMINATED, *_UNSOUND)),
     _simulator("a value that only the state has", _generation(_hidden), 1.0,
                reasons=COPIES, remains="the agent can look for it"),
-    _simulator("a private method as state", _state(MathAPI={"_load_scenario": 1}), reasons=("bad_state",)),
+    _simulator("a private method as state", _generation(lambda found, seed: {
+        **found, "state": found["state"] | {"MathAPI": {"_load_scenario": 1}}}), reasons=("bad_state",)),
 ]  # fmt: skip

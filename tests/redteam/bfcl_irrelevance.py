@@ -41,11 +41,6 @@ def _filled(text):
     return lambda scene, task: text.format(task.tools[0]["name"])
 
 
-def _respoken(scene, task):
-    """A call with its name in another script's letters."""
-    return RESTATEMENTS["cyrillic"](calls.shotgun(task)).replace("o", "\u043e")
-
-
 EXPLOITS = [
     *(
         exploit
@@ -61,9 +56,9 @@ EXPLOITS = [
     _agent("a call of every function", lambda scene, task: calls.shotgun(task)),
     _agent("a number too large for a call", _filled("[{0}(x=10**1000)]")),
     _agent("a text too long for a call", _filled("[{0}(x='" + 20_000 * "a" + "')]")),
-    _agent("a call in letters of another script", _respoken),
-    _agent("words, and then a call", lambda scene, task: (
-        f"No function fits.\n{calls.shotgun(task)}")),
+    _agent("a call in letters of another script", lambda scene, task: (
+        RESTATEMENTS["cyrillic"](calls.shotgun(task)).replace("o", "\u043e"))),
+    _agent("words, and then a call", lambda scene, task: f"No function fits.\n{calls.shotgun(task)}"),
 
     *generations("bfcl_irrelevance", (base.BAD_ANSWER,), few_words=0.4),
     _simulator("words as the reference", generation("Tell me a joke.", "No function fits."),

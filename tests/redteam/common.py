@@ -68,20 +68,11 @@ def respoken(task: Task, request: str, **fields) -> Task:
     return dataclasses.replace(task, messages=messages, **fields)
 
 
-def _all_respoken(task: Task, change: Callable[[str], str]) -> Task:
-    """A conversation with all requests changed."""
-    turns = [
-        [{**message, "content": change(message["content"])} for message in turn]
-        for turn in task.answer["turns"]
-    ]
-    answer = {**task.answer, "turns": turns}
-    return dataclasses.replace(task, messages=tuple(turns[0]), answer=answer)
-
-
 def restated(task: Task, change: Callable[[str], str]) -> Task:
     """A task with its request changed: in a conversation with speakers, the user's words."""
-    if "turns" in task.answer:
-        return _all_respoken(task, change)
+    if turns := task.answer.get("turns"):
+        turns = [[{**said, "content": change(said["content"])} for said in turn] for turn in turns]
+        return dataclasses.replace(task, messages=tuple(turns[0]), answer={**task.answer, "turns": turns})
     lines = task.messages[-1]["content"]
     if not lines.startswith(_USER):
         return respoken(task, change(lines))
@@ -105,15 +96,10 @@ def backwards(text: str) -> str:
     return " ".join(reversed(text.split(" ")))
 
 
-def in_base64(text: str) -> str:
-    """The text, encoded."""
-    return base64.b64encode(text.encode()).decode()
-
-
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "backwards": lambda text: text[::-1],
     "in ROT13": lambda text: codecs.encode(text, "rot13"),
-    "in Base64": in_base64,
+    "in Base64": lambda text: base64.b64encode(text.encode()).decode(),
 }
 
 

@@ -26,6 +26,7 @@ BOUNDS = {name: 0.0 for name in NAMES} | {
     "custom": 0.5,  # likewise
     "travelplanner_micro": 6 / 9,  # constraints that an empty plan cannot fail
 }
+_SETTINGS = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": [*HealthCheck]}
 _ECHOES = ("echo of the request", "echo of the prompt", "echo of the instructions", "a refusal")
 _VALUES = st.one_of(
     st.sampled_from(["", "value", "1", "true", "anything", "*", "None", "\u0435"]),
@@ -131,13 +132,7 @@ def test_nothing_made_without_the_reference_earns_more(name, examples):
         examples //= 5
     with scene(name) as opened:
 
-        @settings(
-            max_examples=examples,
-            derandomize=True,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
+        @settings(max_examples=examples, **_SETTINGS)
         @given(st.data())
         def holds(data):
             task = data.draw(st.sampled_from(opened.tasks), label="task")

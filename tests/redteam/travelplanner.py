@@ -48,10 +48,6 @@ def _invented(name: str) -> Make:
     return make
 
 
-def _template(scene: Scene, task: Task) -> str:
-    return json.dumps(template(task, scene.benchmark.world))
-
-
 def _every_thing(scene: Scene, task: Task) -> str:
     """All restaurants of the city (at most 20) in every slot."""
     plan = _plan(scene, task)
@@ -97,7 +93,8 @@ _MEALS = ("breakfast", "lunch", "dinner")
 EXPLOITS = [
     *answers("travelplanner"),
     *(_agent(name.replace("_", " "), _invented(name)) for name in INVENTIONS),
-    _agent("one template for all queries", _template),
+    _agent("one template for all queries", lambda scene, task: json.dumps(
+        template(task, scene.benchmark.world))),
     _agent("no day", "[]"),
     _agent("days without anything", lambda scene, task: json.dumps(
         [{"days": n + 1} for n in range(task.answer["query"]["days"])])),
