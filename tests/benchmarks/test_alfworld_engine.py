@@ -7,6 +7,7 @@
 in alfworld 0.4.2's grammar, and whether the official engine called the game won.
 """
 
+import contextlib
 import json
 import os
 import pickle
@@ -31,16 +32,13 @@ pytestmark = [
 
 def play(benchmark: ALFWorld, task, written: list[str]):
     """Plays a list of commands; returns the score, or None if the game is not over."""
-    episode = benchmark.episode(task)
-    try:
+    with contextlib.closing(benchmark.episode(task)) as episode:
         for command in written:
             assert episode.messages()[-1]["content"].endswith("What is your next command?")
             score = episode.step(f"Action: {command}")
             if score is not None:
                 return score
-        return None
-    finally:
-        episode.close()
+    return None
 
 
 def follow(running: engine.Engine, world: World) -> None:

@@ -1,5 +1,6 @@
 """Whole games: attempts at them, in one message or in a growing conversation, and games as seeds."""
 
+import contextlib
 import dataclasses
 
 import pytest
@@ -98,14 +99,12 @@ def test_a_whole_game_as_one_answer(toy):
 
 
 def test_a_game_in_a_worker_process(toy):
-    (task,), worker = toy.tasks("eval"), Worker(toy, timeout=20.0)
-    try:
-        assert isinstance(worker.ask("episode", ((0, 0), task, ())), list)
-        assert isinstance(worker.ask("episode", ((0, 0), task, ("look",))), list)
+    (task,) = toy.tasks("eval")
+    with contextlib.closing(Worker(toy, timeout=20.0)) as worker:
+        for answers in ((), ("look",)):
+            assert isinstance(worker.ask("episode", ((0, 0), task, answers)), list)
         score = worker.ask("episode", ((0, 0), task, ("look", "open drawer 1")))
         assert score.success and score.detail["steps"] == 2
-    finally:
-        worker.close()
 
 
 # -- both forms -------------------------------------------------------------------------------------------

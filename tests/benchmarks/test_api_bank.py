@@ -401,11 +401,8 @@ def test_hostile_replies_in_bounded_time(bounded, benchmark, name):
     text = HOSTILE[name]
     score = benchmark.score(REPLY, text)
     assert not score.success and score.reward < 0.5 and score.reason
-    search = (
-        f"New Tools: same\nNew Task: User: x\nAPI-Request: [ToolSearcher(keywords='x')]->{text}\n"
-        "New Answer: [A(x='1')]"
-    )
-    task = benchmark.parse(search, CALL, "g", 0)
+    searched = f"User: x\nAPI-Request: [ToolSearcher(keywords='x')]->{text}"
+    task = benchmark.parse(_generation(task=searched, answer="[A(x='1')]"), CALL, "g", 0)
     assert isinstance(task, Rejection) or benchmark.verify(task) is not None
 
 

@@ -197,13 +197,8 @@ def test_static_match_takes_positional_arguments_and_defaults(benchmark):
     task = seed_task(rule="static_match", category="multi_turn_long_context", truth=truth)
     for written in ("weather.get('Oslo'), book(2)", "weather.get('Oslo', days=1), book(guests=2)"):
         assert benchmark.score(task, f"[{written}]") == Score(1.0, True, True)
-    for answer in (
-        "[weather.get('OSLO'), book(2)]",
-        "[weather.get('Os-lo'), book(2)]",
-        "[weather.get('Oslo '), book(2)]",
-        "[weather.get('Oslo', ''), book(2)]",
-        "[book(2), weather.get('Oslo')]",
-    ):
+    wrong = [f"[weather.get({of}), book(2)]" for of in ("'OSLO'", "'Os-lo'", "'Oslo '", "'Oslo', ''")]
+    for answer in (*wrong, "[book(2), weather.get('Oslo')]"):
         score = benchmark.score(task, answer)
         assert (score.reward, score.success, score.valid) == (0.0, False, True)
     # In single turns, which are not executed, case and order do not matter.

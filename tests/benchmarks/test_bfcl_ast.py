@@ -59,13 +59,12 @@ def _tool(name="f", required=("a",), **types):
         ("dict", [{"k": ["v"]}], [("k", "v")], "type_error:simple"),
         ("dict", [""], {}, "dict_checker:unclear"),
         ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 1}, {"k": 2}], ""),
-        ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 2}, {"k": 1}],
-         "value_error:dict_value"),
+        ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 2}, {"k": 1}], "value_error:dict_value"),
         ("array of dict", [[{"k": [1]}]], [{"k": 1}, {"k": 1}], "value_error:list_dict_count"),
         ("number", [1], 1, ast_checker.CHECKER_ERROR),  # not a BFCL type
         ("float", [1.0], 10**400, ast_checker.CHECKER_ERROR),  # no float can hold it
     ],
-)  # fmt: skip
+)
 def test_values_and_types(declared, options, value, error):
     truth, calls = [{"f": {"a": options}}], [{"f": {"a": value}}]
     assert ast_checker.check([_tool(a=declared)], calls, truth, "simple") == error
@@ -276,31 +275,19 @@ _BOTH = ("java", "javascript")
         ("```javascript\nA.f(x=1)\n```", ("javascript",)),
         ("const n = g(1)\nlet m\nA.f(x=1)", ("javascript",)),
         ("A.f(x=1)\nBbbbbbbbbb.g(y=2)", ("javascript",)),
-        ("return A.f(x=1)", ("java",)),
-        ("a.r += A.f(x=1);", ("java",)),
-        ("final Map<String, List<B>> r = A.f(x=1);", ("java",)),
-        ("B b = new B(1); A.f(x=1);", ("java",)),
-        ("flag ? !(A.f(x=1)[0] + 1) : B.g(y=2)", ("java",)),
-        ("B b = new B(A.f(x=1));", ("java",)),
-        ("() -> A.f(x=1)", ("java",)),
-        ("if (a) { A.f(x=1); }", ("java",)),
-        ("new B() { }; A.f(x=1)", ("java",)),
-        ("A /* c */ .f(x=1)", ("java",)),
+        *((text, ("java",)) for text in (
+            "return A.f(x=1)", "a.r += A.f(x=1);", "final Map<String, List<B>> r = A.f(x=1);",
+            "B b = new B(1); A.f(x=1);", "flag ? !(A.f(x=1)[0] + 1) : B.g(y=2)", "B b = new B(A.f(x=1));",
+            "() -> A.f(x=1)", "if (a) { A.f(x=1); }", "new B() { }; A.f(x=1)", "A /* c */ .f(x=1)",
+        )),
         # Invalid in every language.
-        ("```json\n[A.f(x=1)]\n```", ()),
-        ("# Call.\nA.f(x=1)", ()),
-        ("A.f(x=1), B.g(y=2)", ()),
-        ("A.f(x=1) B.g(y=2)", ()),
-        ("await A.f(x=1) now", ()),
-        ("A.f(x=1);\nThis does it.", ()),
-        ("The call is A.f(x=1);", ()),
-        ("A.f(x=1).get()", ()),
-        ("A.f(x=1);)", ()),
-        ("A.f(x=1) /* not\nended", ()),
-        ("// A.f(x=1)", ()),
-        ("A.f(x=/* one */ 1)", ()),
+        *((text, ()) for text in (
+            "```json\n[A.f(x=1)]\n```", "# Call.\nA.f(x=1)", "A.f(x=1), B.g(y=2)", "A.f(x=1) B.g(y=2)",
+            "await A.f(x=1) now", "A.f(x=1);\nThis does it.", "The call is A.f(x=1);", "A.f(x=1).get()",
+            "A.f(x=1);)", "A.f(x=1) /* not\nended", "// A.f(x=1)", "A.f(x=/* one */ 1)",
+        )),
     ],
-)
+)  # fmt: skip
 def test_the_call_that_counts_among_statements_and_comments(text, languages):
     for language in _BOTH:
         found = decode_source_calls(text, language)

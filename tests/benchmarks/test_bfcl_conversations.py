@@ -75,6 +75,17 @@ def _grows(before, answer, after):
     return after[: len(before) + 1] == [*before, {"role": "assistant", "content": answer}]
 
 
+def _played(episode, answers):
+    """The score; the conversation grows with each answer, the last of which may end it."""
+    score = None
+    for answer in answers:
+        assert score is None
+        before = episode.messages()
+        score = episode.step(answer)
+        assert score is not None or _grows(before, answer, episode.messages())
+    return score
+
+
 def test_an_episode_only_grows(benchmark):
     task = _seed((["touch(file_name='x')"], ["ls()"]))
     played = benchmark.episode(task)
@@ -123,17 +134,12 @@ def test_a_conversation_in_the_templates_form(executable, files, written, episod
     benchmark = _benchmark(data_dir=files, eval_categories=("multi_turn_miss_func",), **options)
     benchmark.use_template(written)
     for task in benchmark.tasks("eval"):
-        played, score = benchmark.episode(task), None
+        played, answers = benchmark.episode(task), benchmark.agent_answers(task)
         tools, system, _ = played.messages()
         assert tools["role"] == "tools" and "[name(" not in system["content"]
-        answers = benchmark.agent_answers(task)
         assert "[" not in "".join(answers)
-        for answer in answers:
-            before = played.messages()
-            assert score is None and len(before) < 40
-            score = played.step(answer)
-            assert score is not None or _grows(before, answer, played.messages())
-        assert score.success and score.reward == 1.0
+        score = _played(played, answers)
+        assert score.success and score.reward == 1.0 and len(played.messages()) < 40
     played = benchmark.episode(_seed([["cat('notes')", "pwd()"], ["ls()"]]))
     text = "long " * 300
     for answer, results in (
@@ -173,13 +179,8 @@ def test_a_conversation_in_the_templates_form(executable, files, written, episod
 )
 def test_answers_are_bounded(benchmark, answers, reason, valid):
     benchmark.use_template(_call("f"))
-    played, score = benchmark.episode(_seed()), None
-    for answer in answers:
-        assert score is None
-        before = played.messages()
-        score = played.step(answer)
-        if score is None:
-            assert _grows(before, answer, played.messages())
+    played = benchmark.episode(_seed())
+    score = _played(played, answers)
     assert (score.reason, score.valid, score.success, score.reward) == (reason, valid, False, 0.0)
     assert played.step("[ls()]") is score
 
@@ -369,10 +370,6 @@ def test_every_reference_is_played_to_its_end(data_dir, category):
     benchmark = _benchmark(data_dir=data_dir, eval_categories=(category,), seed_categories=())
     won, tasks = 0, benchmark.tasks("eval")
     for task in tasks:
-        played, score = benchmark.episode(task), None
-        for answer in benchmark.agent_answers(task):
-            before = played.messages()
-            score = played.step(answer)
-            assert score is not None or _grows(before, answer, played.messages())
+        score = _played(benchmark.episode(task), benchmark.agent_answers(task))
         won += score is not None and score.success and score.reward == 1.0
     assert won == len(tasks) == 200

@@ -106,14 +106,6 @@ def test_verdicts_do_not_depend_on_what_ran_before(data_dir):
         assert benchmark.score(task, benchmark.agent_answer(task)).success
 
 
-def _capitals(text):
-    return text.upper()
-
-
-def _letters(text):
-    return re.sub(r"[ ,./\-_*^]", "", text)  # the form that the AST checker compares
-
-
 def _first_changed(calls, change):
     """Calls with the first text changed that `change` alters."""
     calls = [(name, dict(arguments)) for name, arguments in calls]
@@ -137,8 +129,9 @@ def test_what_the_two_rules_of_turns_reward(data_dir):
         calls = [(name, arguments) for call in parsed for name, arguments in call.items()]
         everything = [(t["name"], {}) for t in one.tools if not t["parameters"]["required"]]
         changed = {
-            "capitals": _first_changed(calls, _capitals),
-            "letters": _first_changed(calls, _letters),
+            "capitals": _first_changed(calls, str.upper),
+            # The form that the AST checker compares.
+            "letters": _first_changed(calls, lambda text: re.sub(r"[ ,./\-_*^]", "", text)),
             "reversed": calls[::-1],
         }
         answers = {kind: changed[kind] for kind in changed if changed[kind] != calls}
@@ -167,17 +160,11 @@ def test_what_irrelevance_rewards(data_dir):
     names = ("irrelevance", "live_irrelevance")
     tasks = load("v4", names, data_dir)
     benchmark = BFCL(data_dir=data_dir, seed_categories=(), eval_categories=names)
-    answers = {
-        "[]": (1.0, True, True),
-        "None of the functions can do that.": (1.0, True, True),
-        "x": (0.0, True, False),
-        "(((": (0.0, True, False),
-        "[NAME(x=1": (0.0, True, False),
-        "NAME('Oslo', 2 and more": (0.0, True, False),
-        '```json\n{"name": "NAME", "arguments": {"x": 1}}\n```': (0.0, True, False),
-        "[NAME()]": (0.0, False, True),
-        "[NAME(x=10**100)]": (0.0, False, True),
-    }
+    as_json = '```json\n{"name": "NAME", "arguments": {"x": 1}}\n```'
+    answers = dict.fromkeys(("[]", "None of the functions can do that."), (1.0, True, True))
+    broken = ("x", "(((", "[NAME(x=1", "NAME('Oslo', 2 and more", as_json)
+    answers |= dict.fromkeys(broken, (0.0, True, False))
+    answers |= dict.fromkeys(("[NAME()]", "[NAME(x=10**100)]"), (0.0, False, True))
     assert len(tasks) == 1_124
     for task in tasks:
         for answer, expected in answers.items():
@@ -208,9 +195,8 @@ def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_pairs_of_the_data_demonstrate_each_other(data_dir, version):
     names = ("simple" if version == "v3" else "simple_python", "multiple", "parallel", "parallel_multiple")
-    benchmark = BFCL(
-        version=version, data_dir=data_dir, seed_categories=names, eval_categories=(), pair_functions=True
-    )
+    of = {"seed_categories": names, "eval_categories": (), "pair_functions": True}
+    benchmark = BFCL(version=version, data_dir=data_dir, **of)
     seeds = benchmark.tasks("seed")
     by_functions = collections.defaultdict(list)
     for seed in seeds:

@@ -131,9 +131,8 @@ def test_hostile_answers_get_a_score_in_bounded_time(bounded, benchmark, text):
         message["content"].encode()
     for task in (turn(["touch(file_name='x')"]), conversation([["ls()"]])):
         assert not benchmark.score(task, text).success
-    assert isinstance(
-        benchmark.parse(generation(answer=text), turn(["touch(file_name='x')"]), "g", 0), Rejection | Task
-    )
+    made = benchmark.parse(generation(answer=text), turn(["touch(file_name='x')"]), "g", 0)
+    assert isinstance(made, Rejection | Task)
 
 
 @pytest.mark.parametrize(
@@ -234,14 +233,10 @@ def test_it_says_what_its_numbers_are(benchmark):
 
 def test_multi_turn_is_the_mean_of_its_four(benchmark):
     def results(rule):
-        return [
-            (
-                Task(f"{name}_{i}", "bfcl", name, (), answer={"rule": rule}),
-                base.Score(float(i < passed), i < passed, True),
-            )
-            for name, passed, count in zip(MULTI_TURN, (1, 0, 2, 1), (1, 3, 4, 2), strict=True)
-            for i in range(count)
-        ]
+        counts = zip(MULTI_TURN, (1, 0, 2, 1), (1, 3, 4, 2), strict=True)
+        won = [(name, i, i < passed) for name, passed, count in counts for i in range(count)]
+        tasks = [Task(f"{name}_{i}", "bfcl", name, (), answer={"rule": rule}) for name, i, _ in won]
+        return list(zip(tasks, (Score(float(of), of, True) for *_, of in won), strict=True))
 
     metrics = benchmark.aggregate(results(CONVERSATION))
     assert metrics["multi_turn"] == pytest.approx((1 + 0 + 0.5 + 0.5) / 4)

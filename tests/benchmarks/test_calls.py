@@ -130,9 +130,7 @@ def test_tags_in_strings_are_text(text):
     assert read_calls(text.replace("STRING", json.dumps(TAGGED))) == [{"f": {"x": TAGGED}}]
 
 
-FORMS = [
-    calls.HERMES, calls.QWEN3_CODER, calls.LLAMA, calls.LLAMA_TAGS, calls.MISTRAL, calls.DEEPSEEK
-]  # fmt: skip
+FORMS = [calls.HERMES, calls.QWEN3_CODER, calls.LLAMA, calls.LLAMA_TAGS, calls.MISTRAL, calls.DEEPSEEK]
 
 
 def in_form(benchmark, form):
@@ -184,26 +182,20 @@ def test_any_text_has_a_verdict(text):
 
 def test_descriptions_become_json_schema():
     """As in BFCL's evaluator, for models that take tools."""
-    bfcl = {
-        "type": "dict",
-        "properties": {
-            "at": {"type": "tuple", "items": {"type": "float"}},
-            "any": {"type": "any", "description": "d"},
-            "in": {"type": "dict", "properties": {"n": {"type": "Long"}}},
-            "odd": "text",
-        },
-        "required": ["at"],
+    given = {
+        "at": {"type": "tuple", "items": {"type": "float"}},
+        "any": {"type": "any", "description": "d"},
+        "in": {"type": "dict", "properties": {"n": {"type": "Long"}}},
+        "odd": "text",
     }
-    assert json_schema(bfcl) == {
-        "type": "object",
-        "properties": {
-            "at": {"type": "array", "items": {"type": "number"}},
-            "any": {"type": "string", "description": "d"},
-            "in": {"type": "object", "properties": {"n": {"type": "integer"}}},
-            "odd": {"type": "string"},
-        },
-        "required": ["at"],
+    meant = {
+        "at": {"type": "array", "items": {"type": "number"}},
+        "any": {"type": "string", "description": "d"},
+        "in": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        "odd": {"type": "string"},
     }
+    bfcl = {"type": "dict", "properties": given, "required": ["at"]}
+    assert json_schema(bfcl) == {"type": "object", "properties": meant, "required": ["at"]}
     message = tools_message([{"name": "m.f", "description": "d", "parameters": bfcl}])
     (tool,) = json.loads(message["content"])
     assert message["role"] == "tools" and tool["function"]["name"] == "m.f"

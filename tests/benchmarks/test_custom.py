@@ -1,5 +1,6 @@
 """A user's own benchmarks: checkers, files, classes found by import, and their errors."""
 
+import contextlib
 import dataclasses
 import decimal
 import gzip
@@ -14,14 +15,14 @@ import pytest
 
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
-from genenv_jax.benchmarks.calls import form_of, write_calls
+from genenv_jax.benchmarks.calls import form_of
 from genenv_jax.benchmarks.custom import checkers, files
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.scoring.requests import BROKEN_EPISODES
 from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
 from genenv_jax.scoring.worker import Worker
-from tests.benchmarks.test_calls import FORMS
+from tests.benchmarks.test_calls import FORMS, in_form
 
 
 def _f(**arguments):
@@ -454,8 +455,7 @@ def test_the_context_stays(tmp_path):
 
 def test_tools_as_text(tmp_path):
     """In any format that files may use, before the answer's format; and for the simulator."""
-    of_bfcl = {**OF_BOOK, "type": "dict", "properties": {
-        **OF_BOOK["properties"], "price": {"type": "float"}}}  # fmt: skip
+    of_bfcl = {**OF_BOOK, "type": "dict", "properties": {**OF_BOOK["properties"], "price": {"type": "float"}}}
     forms = BOOKED["tools"], [BOOK], [{**BOOK, "parameters": of_bfcl}], json.dumps([BOOK])
     numbered = [(tools, f"{BOOKED['prompt']} {n}") for n, tools in enumerate(forms)]
     records = [BOOKED | {"tools": tools, "prompt": prompt} for tools, prompt in numbered]
@@ -479,8 +479,7 @@ def test_tools_as_text(tmp_path):
 def test_tools_in_the_template(tmp_path, form):
     said = [BRIEF, {"role": "user", "content": "Book for 4, Friday, window."}]
     benchmark = _of(tmp_path, BOOKED, BOOKED | {"prompt": said}, ASKED, shots=1)
-    benchmark.use_template(write_calls([{"f": {"x": 1}}], form))
-    first, second, plain = benchmark.tasks("seed")
+    first, second, plain = in_form(benchmark, form).tasks("seed")
     for task in (first, second):
         tools, system, *_, user = benchmark.agent_messages(task)
         assert json.loads(tools["content"]) == BOOKED["tools"] and user == task.messages[-1]
@@ -729,7 +728,6 @@ import json
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 
-
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Good(Custom):
     name = "good"
@@ -747,73 +745,58 @@ class Good(Custom):
     def grade(self, question, answer):
         return 0.5 if answer == "50" else super().grade(question, answer)
 
-
 class One(Custom):
     def questions(self, split):
         return [Question("Which one?", "x")]
-
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Needs(One):
     size: int
 
-
 class Bare(One):
     size: int = 3
-
 
 class Empty(Custom):
     pass
 
-
 class Other:
     pass
-
 
 class Half(Benchmark):
     def load(self, split):
         return []
 
-
 class Odd(One):
     def questions(self, split):
         return [1]
-
 
 class Raises(One):
     def questions(self, split):
         return {}[split]
 
-
 class Parses(One):
     def questions(self, split):
         return json.loads("[")
-
 
 class Checks(One):
     def check(self, question):
         return 1 / 0
 
-
 class Made(One):
     def __post_init__(self):
         {}[3]
-
 
 class Grades(One):
     def grade(self, question, answer):
         return 1.5
 
-
 def function():
     pass
-
 
 def near(question, answer):
     while answer == "13":
         pass
     return max(0, 1 - abs(float(answer) - question.answer) / 10)
-
 
 def double(question, answer):
     return 2
@@ -901,11 +884,8 @@ def test_a_worker_process_finds_the_class_too(module):
     task = good.tasks("eval")[0]
     pickled = pickle.dumps(good)
     assert good.isolated and b"questions" not in pickled and len(pickled) < 2_000
-    worker = Worker(good, timeout=20.0)
-    try:
+    with contextlib.closing(Worker(good, timeout=20.0)) as worker:
         assert worker.ask("score", (task, "102")).success
-    finally:
-        worker.close()
 
 
 @pytest.mark.parametrize(
@@ -929,14 +909,11 @@ def test_a_function_grades_in_a_worker_process(module, tmp_path):
     benchmark = registry.make_benchmark("custom", **options)
     (task,) = benchmark.tasks("seed")
     assert benchmark.isolated and benchmark.about()["checker"] == "mine:near"
-    worker = Worker(benchmark, timeout=0.5)
-    try:
+    with contextlib.closing(Worker(benchmark, timeout=0.5)) as worker:
         assert worker.ask("score", (task, "<answer>28</answer>")).reward == 0.8
         assert worker.ask("score", (task, "<answer>30</answer>")).success
         with pytest.raises(Exception, match="no answer within 0.5 s"):
             worker.ask("score", (task, "13"))
-    finally:
-        worker.close()
 
 
 def test_a_file_of_the_hub_is_read(tmp_path, monkeypatch):

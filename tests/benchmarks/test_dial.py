@@ -67,14 +67,7 @@ def test_the_interpreter(positions):
         program = dial.random_program(rng, int(rng.integers(1, 9)), renamed=bool(rng.integers(2)))
         at, results = program.start, []
         for operation, n in program.calls:
-            if operation == "add":
-                at += n
-            elif operation == "subtract":
-                at -= n
-            else:
-                assert operation == "multiply"
-                at *= n
-            at %= positions
+            at = {"add": at + n, "subtract": at - n, "multiply": at * n}[operation] % positions
             results.append(at)
         assert program.run(positions) == results
         assert read_statement(program.statement()) == program
@@ -116,9 +109,7 @@ def test_seeds_and_held_out_tasks_are_different(positions):
 
 def test_depths(dial):
     count = collections.Counter(task.category for task in dial.tasks("eval"))
-    for split, depths in {
-        "in_distribution": range(1, 7), "deeper": (7, 8), "renamed": range(1, 7)
-    }.items():  # fmt: skip
+    for split, depths in {"in_distribution": range(1, 7), "deeper": (7, 8), "renamed": range(1, 7)}.items():
         for d in depths:
             # There are 270 programs of depth 1, and a sixteenth may be held out.
             assert count.pop(f"{split}/depth_{d}") == (16 if d == 1 else 24)
@@ -179,9 +170,7 @@ def test_impossible_options(bounded, options, message):
 
 def test_no_deeper_tasks():
     dial = Dial(deeper=(), num_seeds=4, eval_per_depth=1)
-    assert {task.category.split("/")[0] for task in dial.tasks("eval")} == {
-        "in_distribution", "renamed"
-    }  # fmt: skip
+    assert {task.category.split("/")[0] for task in dial.tasks("eval")} == {"in_distribution", "renamed"}
 
 
 def test_prompts(dial):
@@ -210,42 +199,30 @@ def test_white_space_around_a_generation(dial):
     ("old", "new", "reason"),
     [
         (STATEMENT, "", base.UNPARSABLE),
-        ("\nCalls: ", " Calls: ", base.UNPARSABLE),
-        ("\nCalls: ", "\nCalls:", base.UNPARSABLE),
-        ("Calls: ", "calls: ", base.UNPARSABLE),
-        ("Start", "start", base.UNPARSABLE),
-        ("Start at 3", "Start at 13", base.UNPARSABLE),
-        ("Start at 3", "Start at -3", base.UNPARSABLE),
-        ("subtract 9.", "subtract 9", base.UNPARSABLE),
-        ("add 5,", "add 5;", base.UNPARSABLE),
-        ("add 5,", "add 15,", base.UNPARSABLE),
-        ("add 5,", "divide 5,", base.UNPARSABLE),
-        ("add 5,", "add add 5,", base.UNPARSABLE),
-        ("add 5, ", "add 5,", base.UNPARSABLE),
-        ("Start at 3. ", "Start at 3. , ", base.UNPARSABLE),
-        ("Tools: add, ", "Tools: ", base.UNPARSABLE),
-        ("Tools: add, ", "Tools: add, add, ", base.UNPARSABLE),
-        ("Tools: add, ", "Tools: zap = add, add, ", base.UNPARSABLE),
-        ("Tools: add, ", "Tools: multiply = add, ", base.UNPARSABLE),
-        ("Tools: add, ", "Tools: add, divide, ", base.UNPARSABLE),
+        *((old, new, base.UNPARSABLE) for old, new in (
+            ("\nCalls: ", " Calls: "), ("\nCalls: ", "\nCalls:"), ("Calls: ", "calls: "), ("Start", "start"),
+            ("Start at 3", "Start at 13"), ("Start at 3", "Start at -3"), ("subtract 9.", "subtract 9"),
+            ("add 5,", "add 5;"), ("add 5,", "add 15,"), ("add 5,", "divide 5,"), ("add 5,", "add add 5,"),
+            ("add 5, ", "add 5,"), ("Start at 3. ", "Start at 3. , "), ("Tools: add, ", "Tools: "),
+            ("Tools: add, ", "Tools: add, add, "), ("Tools: add, ", "Tools: zap = add, add, "),
+            ("Tools: add, ", "Tools: multiply = add, "), ("Tools: add, ", "Tools: add, divide, "),
+        )),
         ("Tools: add, ", "Tools: zap = add, ", base.UNPARSABLE),  # but the steps say add
         ("Tools: add, subtract", "Tools: subtract = add, add = subtract", base.BAD_TOOLS),
-        ("Calls: add(5)", "Calls: add(6)", base.WRONG_ANSWER),
-        ("Calls: add(5) ", "Calls: ", base.WRONG_ANSWER),
-        ("add(5) multiply(4)", "multiply(4) add(5)", base.WRONG_ANSWER),
-        ("subtract(9)", "subtract(9) add(1)", base.WRONG_ANSWER),
-        ("subtract(9)", "add(9)", base.WRONG_ANSWER),
-        ("add(5) ", "add(5)  ", base.BAD_ANSWER),
-        ("add(5) ", "add(5), ", base.BAD_ANSWER),
-        ("add(5) ", "add(15) ", base.BAD_ANSWER),
-        ("add(5) ", "zap(5) ", base.BAD_ANSWER),
-        ("add(5) ", "add(3, 5) = 8 ", base.BAD_ANSWER),
-        ("subtract(9)", "subtract(9)\nCalls: add(5)", base.BAD_ANSWER),
+        *((old, new, base.WRONG_ANSWER) for old, new in (
+            ("Calls: add(5)", "Calls: add(6)"), ("Calls: add(5) ", "Calls: "),
+            ("add(5) multiply(4)", "multiply(4) add(5)"), ("subtract(9)", "subtract(9) add(1)"),
+            ("subtract(9)", "add(9)"),
+        )),
+        *((old, new, base.BAD_ANSWER) for old, new in (
+            ("add(5) ", "add(5)  "), ("add(5) ", "add(5), "), ("add(5) ", "add(15) "), ("add(5) ", "zap(5) "),
+            ("add(5) ", "add(3, 5) = 8 "), ("subtract(9)", "subtract(9)\nCalls: add(5)"),
+        )),
         ("add(5) multiply(4) subtract(9)", "", base.UNPARSABLE),
         ("add 5", "add 0", base.NOT_EXECUTABLE),
         ("add(5)", "add(0)", base.NOT_EXECUTABLE),
     ],
-)
+)  # fmt: skip
 def test_near_misses_of_the_simulator(dial, old, new, reason):
     assert old in GENERATION
     assert parsed(dial, GENERATION.replace(old, new, 1)) == reason
@@ -419,20 +396,12 @@ def demonstrations(small):
 
 def test_nothing_held_out_is_demonstrated(small, demonstrations):
     agent, simulator = demonstrations
-    seen = 0
-    for messages, _ in agent:
-        program = read_statement(messages[-1]["content"])
-        task = small.task(program, id="", category="")
-        assert small.canonical(task) not in small.held_out
-        seen += 1
-    for messages, completion in simulator:
-        seed = read_statement(messages[-1]["content"].rpartition("\n")[0])
-        variation = read_statement(completion.partition("\nCalls: ")[0])
-        for program in (seed, variation):
-            task = small.task(program, id="", category="")
-            assert small.canonical(task) not in small.held_out
-            seen += 1
-    assert seen == 6_000
+    texts = [messages[-1]["content"] for messages, _ in agent]
+    texts += [messages[-1]["content"].rpartition("\n")[0] for messages, _ in simulator]
+    texts += [completion.partition("\nCalls: ")[0] for _, completion in simulator]
+    tasks = [small.task(read_statement(text), id="", category="") for text in texts]
+    assert len(tasks) == 6_000
+    assert small.held_out.isdisjoint(map(small.canonical, tasks))
 
 
 def test_the_simulator_is_shown_valid_variations(small, demonstrations):

@@ -28,9 +28,7 @@ GENERATION = (
     "[multiply(2, 3) at 1], 3 if above 1 subtract 2 else add 1 [add(1, 1) at 2]."
 )
 ANSWERS = ["1 add(3, 4)", "2 multiply(2, 3)", "3 add(1, 1)", "4 done 2"]
-CHOICES = (
-    Choice("even", ("multiply", 3), ("add", 2)), Choice("above 1", ("subtract", 2), ("add", 1))
-)  # fmt: skip
+CHOICES = (Choice("even", ("multiply", 3), ("add", 2)), Choice("above 1", ("subtract", 2), ("add", 1)))
 PROGRAM = Program(3, (("add", 4), *CHOICES))
 # The words' meanings, implemented independently.
 CALLED = {"add": lambda a, n: a + n, "subtract": lambda a, n: a - n, "multiply": lambda a, n: a * n}
@@ -220,22 +218,17 @@ def test_what_comes_back_depends_on_the_calls_alone(dial):
         (["1 add(3, 0)"], "no such argument, at 3"),
         (["1 add(3, 5)"], "no such argument, at 3"),
         (["1 zap(3, 4)"], "no such tool, at 3"),
-        (["add(3, 4)"], "no call, at 3"),
-        (["0 add(3, 4)"], "no call, at 3"),
-        (["1 add(3,4)"], "no call, at 3"),
-        (["1 add(4)"], "no call, at 3"),
-        (["1 Add(3, 4)"], "no call, at 3"),
-        (["1 add(3, 4) 2 add(2, 1)"], "no call, at 3"),
-        (["1 add(3, 4)\nat 2\n2 multiply(2, 3)"], "no call, at 3"),
-        (["1 done"], "no call, at 3"),
-        (["1 done 2."], "no call, at 3"),
-        ([""], "no call, at 3"),
+        *((answers, "no call, at 3") for answers in (
+            ["add(3, 4)"], ["0 add(3, 4)"], ["1 add(3,4)"], ["1 add(4)"], ["1 Add(3, 4)"],
+            ["1 add(3, 4) 2 add(2, 1)"], ["1 add(3, 4)\nat 2\n2 multiply(2, 3)"], ["1 done"], ["1 done 2."],
+            [""],
+        )),
         (["  1 add(3, 4)\n"], "at 2"),
         (["1 add(3, 4)", "<|im_end|>"], "no call, at 2"),
         (["1 add(3, 4)", "1 add(2, 4)"], "not next, at 2"),
         (["1 add(3, 4)", "2 multiply(3, 3)"], "not there, at 2"),
     ],
-)
+)  # fmt: skip
 def test_observations(dial, task, answers, observed):
     score, messages = played(dial, task, answers)
     assert score is None and messages[-1] == {"role": "user", "content": observed}
@@ -404,31 +397,20 @@ def test_calls_that_are_refused(task, made, replied, reason):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("Tools: add, subtract", "Tools: subtract, add", base.UNPARSABLE),
-        ("Tools: add", "Tools: zap = add", base.UNPARSABLE),
-        ("Start at 3", "Start at 13", base.UNPARSABLE),
-        (" 2 if", " 3 if", base.UNPARSABLE),
-        (" 2 if", " if", base.UNPARSABLE),
-        (" 1 add", " 0 add", base.UNPARSABLE),
-        ("if even", "if prime", base.UNPARSABLE),
-        ("if even", "if even 2", base.UNPARSABLE),
-        ("if above 1", "if above", base.UNPARSABLE),
-        ("if above 1", "if above 11", base.UNPARSABLE),
-        (" else add 2", "", base.UNPARSABLE),
-        ("multiply 3 else", "else", base.UNPARSABLE),
-        ("multiply 3 else", "if odd multiply 3 else add 1 else", base.UNPARSABLE),
-        ("multiply 3", "divide 3", base.UNPARSABLE),
-        ("at 2], ", "at 2]; ", base.UNPARSABLE),
-        ("at 2].", "at 2]", base.UNPARSABLE),
-        ("at 2],", "at 2,", base.UNPARSABLE),
-        ("4 [add", "4[add", base.UNPARSABLE),
-        ("4 [add", "4  [add", base.UNPARSABLE),
-        (" [add(3, 4) at 2]", "", base.BAD_ANSWER),
-        (" [add(3, 4) at 2]", 2 * " [add(3, 4) at 2]", base.BAD_ANSWER),
-        ("1 add 4 [add(3, 4) at 2]", "1 [add(3, 4) at 2] add 4", base.BAD_ANSWER),
-        ("[add(3, 4)", "[add(4)", base.BAD_ANSWER),
-        ("[add(3, 4)", "[zap(3, 4)", base.BAD_ANSWER),
-        ("add(3, 4) at 2", "add(3, 4)", base.BAD_ANSWER),
+        *((old, new, base.UNPARSABLE) for old, new in (
+            ("Tools: add, subtract", "Tools: subtract, add"), ("Tools: add", "Tools: zap = add"),
+            ("Start at 3", "Start at 13"), (" 2 if", " 3 if"), (" 2 if", " if"), (" 1 add", " 0 add"),
+            ("if even", "if prime"), ("if even", "if even 2"), ("if above 1", "if above"),
+            ("if above 1", "if above 11"), (" else add 2", ""), ("multiply 3 else", "else"),
+            ("multiply 3 else", "if odd multiply 3 else add 1 else"), ("multiply 3", "divide 3"),
+            ("at 2], ", "at 2]; "), ("at 2].", "at 2]"), ("at 2],", "at 2,"), ("4 [add", "4[add"),
+            ("4 [add", "4  [add"),
+        )),
+        *((old, new, base.BAD_ANSWER) for old, new in (
+            (" [add(3, 4) at 2]", ""), (" [add(3, 4) at 2]", 2 * " [add(3, 4) at 2]"),
+            ("1 add 4 [add(3, 4) at 2]", "1 [add(3, 4) at 2] add 4"), ("[add(3, 4)", "[add(4)"),
+            ("[add(3, 4)", "[zap(3, 4)"), ("add(3, 4) at 2", "add(3, 4)"),
+        )),
         ("[add(1, 1) at 2].", "[add(1, 1) at 2].\n", ""),
         ("add(3, 4)", "add(3, 3)", base.WRONG_ANSWER),
         ("add(3, 4) at 2", "add(3, 4) at 1", base.WRONG_ANSWER),
@@ -445,7 +427,7 @@ def test_calls_that_are_refused(task, made, replied, reason):
         ("above 1", "below 0", NO_CHOICE),
         ("above 1", "below 5", NO_CHOICE),
     ],
-)
+)  # fmt: skip
 def test_near_misses_of_the_simulator(dial, old, new, reason):
     assert old in GENERATION
     outcome = parsed(dial, GENERATION.replace(old, new, 1))

@@ -1,5 +1,7 @@
 """Users' own environments: what their tasks are, what is scored, and what breaks."""
 
+import contextlib
+
 import pytest
 
 from genenv_jax.benchmarks import base, registry
@@ -80,8 +82,7 @@ def test_a_worker_process_plays_it():
     """If a step hangs or ends the process, only that episode loses its verdict."""
     doors = make("Doors")
     task, seed = doors.tasks("eval")[0], doors.tasks("seed")[0]
-    worker = Worker(doors, timeout=1.0)
-    try:
+    with contextlib.closing(Worker(doors, timeout=1.0)) as worker:
         assert worker.ask("episode", (1, task, ()))[-1]["content"].startswith("Open ")
         assert worker.ask("episode", (1, task, doors.agent_answers(task))).success
         for text, how in (("open 7", "timeout"), ("open 8", "crash")):
@@ -91,5 +92,3 @@ def test_a_worker_process_plays_it():
         written = '{"options": {"doors": "12345"}}'
         found = worker.ask("verify", (True, seed, "new", 0, "proven", written))
         assert isinstance(found, Rejection) and found.reason == base.NOT_EXECUTABLE
-    finally:
-        worker.close()

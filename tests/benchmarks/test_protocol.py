@@ -18,16 +18,12 @@ from tests.benchmarks import custom_files
 from tests.benchmarks.published import published
 from tests.benchmarks.small import ALL_WRITERS, WRITERS
 
+_DOORS = {"env": "tests.benchmarks.text_environments:Doors", "instruction": "Open doors."}
 # Options with which the small files have seeds and held-out tasks.
 OPTIONS = {
     "bamboogle": {"seed_fraction": 0.5},
     "custom": custom_files.OPTIONS,
-    "gymnasium": {
-        "env": "tests.benchmarks.text_environments:Doors",
-        "held_out_tasks": 8,
-        "train_tasks": 40,
-        "instruction": "Open doors.",
-    },
+    "gymnasium": _DOORS | {"held_out_tasks": 8, "train_tasks": 40},
 }
 PROMPT_CHARS = 14_100  # 4,096 tokens of a Qwen tokenizer
 _TOOLS = (
@@ -300,8 +296,7 @@ def test_endless_demonstrations_write_each_seed_out_once(benchmark, monkeypatch)
     monkeypatch.setattr(type(benchmark), "tasks", lambda self, split: seeds)
 
     def pairs():
-        drawn = endless(benchmark, np.random.default_rng(0))
-        return list(itertools.islice(drawn, 60))
+        return list(itertools.islice(endless(benchmark, np.random.default_rng(0)), 60))
 
     found = pairs()
     answered = [(benchmark.agent_messages(seed), benchmark.agent_answer(seed)) for seed in seeds]
@@ -404,5 +399,4 @@ def test_a_benchmark_that_solves_lets_the_simulator_write_prompts_alone():
     refused = sums.parse('{"prompt": "17+x"}', seed, "g", 1)
     assert refused == Rejection(base.BAD_ANSWER, "'17+x': expected numbers and plus signs")
     answered = sums.parse('{"prompt": "1+2", "answer": "3"}', seed, "g", 1)
-    message = "expected an object with prompt, and nothing else"
-    assert answered == Rejection(base.UNPARSABLE, message)
+    assert answered == Rejection(base.UNPARSABLE, "expected an object with prompt, and nothing else")

@@ -64,14 +64,9 @@ def test_lengths():
 
 # Options of the benchmarks, with every kind of task: single answers, then episodes.
 OPTIONS = {
-    "bfcl": {},
-    "api_bank": {},
-    "alfworld": {},
+    **{key: {} for key in ("bfcl", "api_bank", "alfworld", "travelplanner", "dial", "dial_turns")},
     "bamboogle": {"seed_fraction": 0.5},
-    "travelplanner": {},
     "custom": custom_files.OPTIONS,
-    "dial": {},
-    "dial_turns": {},
     "custom, in the template": custom_files.OPTIONS,
     "dial_turns, in the template": {},
     "bfcl, conversations": {"multi_turn_rule": "conversation", "episodes": True},

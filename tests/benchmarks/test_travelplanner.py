@@ -92,17 +92,9 @@ def test_a_variation_may_change_wishes_party_and_cities(benchmark):
             f"{int(dates[0][-2:])}th to March {int(dates[-1][-2:])}th, 2022, for a group of 3 people "
             "with a budget of $60,000. We like Italian and French food."
         )
-        task = _variation(
-            benchmark,
-            seed,
-            query=text,
-            days=days,
-            visiting_city_number=number,
-            date=dates,
-            people_number=3,
-            budget=60_000,
-            local={"cuisine": ["French", "Italian"]},
-        )
+        asked = {"days": days, "visiting_city_number": number, "date": dates, "people_number": 3}
+        wish = {"cuisine": ["French", "Italian"]}
+        task = _variation(benchmark, seed, query=text, budget=60_000, local=wish, **asked)
         assert isinstance(task, Task) and task.category == f"medium_{days}_days"
         assert benchmark.verify(task) is None
         assert benchmark.score(task, benchmark.agent_answer(task)).reward == 1.0
@@ -116,24 +108,17 @@ def test_a_variation_may_change_wishes_party_and_cities(benchmark):
         ({"people_number": 7}, "text_differs"),
         ({"local": {"house rule": "pets"}}, "text_differs"),
         ({"query": "Plan a trip."}, "text_differs"),
-        ({"budget": -5}, "bad_answer"),
-        ({"budget": True}, "bad_answer"),
-        ({"people_number": "two"}, "bad_answer"),
-        ({"org": ""}, "bad_answer"),
-        ({"days": 4}, "bad_answer"),
-        ({"date": ["2022-03-01"]}, "bad_answer"),
-        ({"date": None}, "bad_answer"),
-        ({"local_constraint": None}, "bad_answer"),
-        ({"local": {"cuisine": ["Klingon"]}}, "bad_answer"),
-        ({"local": {"cuisine": [["French"]]}}, "bad_answer"),
-        ({"local": {"house rule": ["pets"]}}, "bad_answer"),
-        ({"local": {"more": 1}}, "bad_answer"),
-        ({"more": 1}, "bad_answer"),
+        *((changes, "bad_answer") for changes in (
+            {"budget": -5}, {"budget": True}, {"people_number": "two"}, {"org": ""}, {"days": 4},
+            {"date": ["2022-03-01"]}, {"date": None}, {"local_constraint": None},
+            {"local": {"cuisine": ["Klingon"]}}, {"local": {"cuisine": [["French"]]}},
+            {"local": {"house rule": ["pets"]}}, {"local": {"more": 1}}, {"more": 1},
+        )),
         ({"query": ""}, "unparsable"),
         ({"query": 7}, "not_text"),
         ({"query": "x" * 5_000}, "too_long"),
     ],
-)
+)  # fmt: skip
 def test_bad_variations_are_rejected(benchmark, changes, reason):
     task = _variation(benchmark, _seed(benchmark, "easy_3_days"), **changes)
     rejection = task if isinstance(task, Rejection) else benchmark.verify(task)
@@ -180,23 +165,17 @@ def _odd_fields(rng, seed, places):
         f"{last:%B} {last.day}th, {first.year}, for {people} people, with a budget of ${budget:,}."
     )
     wishes = {
-        "house rule": "pets",
-        "cuisine": ["French", "Indian"],
-        "room type": "not shared room",
+        "house rule": "pets", "cuisine": ["French", "Indian"], "room type": "not shared room",
         "transportation": "no flight",
-    }
+    }  # fmt: skip
     odd = "{0.__class__} %s\n## " * 90
     return {
         "query": rng.choice([text, text, seed.messages[0]["content"], odd]),
-        "org": org,
-        "dest": dest,
-        "days": days,
-        "visiting_city_number": days // 2,
+        "org": org, "dest": dest, "days": days, "visiting_city_number": days // 2,
         "date": [str(first + datetime.timedelta(days=n)) for n in range(days)],
-        "people_number": people,
-        "budget": budget,
+        "people_number": people, "budget": budget,
         "local": {k: v if rng.random() < 0.15 else None for k, v in wishes.items()},
-    }
+    }  # fmt: skip
 
 
 def test_whatever_can_be_read_can_be_shown_answered_and_scored(benchmark):

@@ -97,10 +97,6 @@ def _table(name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _city_of(row: dict[str, Any]) -> str:
-    return row.get("City") or row["city"]
-
-
 def _road(origin: str, destination: str) -> tuple[str, str]:
     return ROADS.get((origin, destination), ("1 hour 10 mins", "80 km"))
 
@@ -110,7 +106,8 @@ def reference(dates: list[str], cities: list[str]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for city in cities:
         for name in ("Attractions", "Restaurants", "Accommodations"):
-            record[f"{name} in {city}"] = [row for row in _table(name) if _city_of(row) == city]
+            rows = [row for row in _table(name) if city in (row.get("City"), row.get("city"))]
+            record[f"{name} in {city}"] = rows
     stops = [HOME, *cities, HOME]
     for date, origin, destination in zip(dates[::2], stops, stops[1:], strict=False):
         flights = [

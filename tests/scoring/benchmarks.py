@@ -62,10 +62,8 @@ class Dangerous(Benchmark):
         self.act(text)
         if text.startswith("bad"):
             return Rejection("unparsable", text)
-        return Task(
-            task_id, self.name, "", ({"role": "user", "content": text},), (), None, seed.id,
-            "generated", generation,
-        )  # fmt: skip
+        messages = make_task(text).messages
+        return Task(task_id, self.name, "", messages, (), None, seed.id, "generated", generation)
 
     def verify(self, task):
         return None

@@ -40,12 +40,9 @@ def secrets():
 
 @contextlib.contextmanager
 def made(*needs, timeout=10.0, memory=0.5):
-    worker = Worker(Escaping(*needs), timeout, memory)
-    try:
+    with contextlib.closing(Worker(Escaping(*needs), timeout, memory)) as worker:
         worker.start()
         yield worker
-    finally:
-        worker.close()
 
 
 @pytest.fixture(scope="module")

@@ -141,15 +141,11 @@ def test_outcomes_survive_the_way_to_other_processes():
         ("loop", "timeout"),
         ("sleep 600", "timeout"),
         ("stop", "timeout"),
-        ("exit", "crash"),
-        ("segfault", "crash"),
-        ("leave", "crash"),
-        ("memory", "crash"),
-        ("recurse", "crash"),
-        ("raise", "crash"),
-        ("lambda", "crash"),
+        *((text, "crash") for text in (
+            "exit", "segfault", "leave", "memory", "recurse", "raise", "lambda",
+        )),
     ],
-)
+)  # fmt: skip
 def test_one_text_fails_alone(workers, text, how):
     """The others are scored, also those after it, in whichever worker."""
     texts = ["fine " * 3, text, *["fine too " * 2] * 8]
