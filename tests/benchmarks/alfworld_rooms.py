@@ -134,8 +134,7 @@ SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
     "prose around it": (lambda room, rng: f"Here it is: {json.dumps(room)}", base.UNPARSABLE),
     "no goal": (_with(lambda room, rng: room.pop("goal")), base.UNPARSABLE),
     "another key": (_with(lambda room, rng: room.update(hint="x")), base.UNPARSABLE),
-    "places in a list": (
-        _with(lambda room, rng: room.update(places=list(room["places"]))), base.UNPARSABLE),
+    "places in a list": (_with(lambda room, rng: room.update(places=list(room["places"]))), base.UNPARSABLE),
     "a number as a name": (_with(lambda room, rng: _place(room, rng).append(7)), base.UNPARSABLE),
     "a place twice": (
         lambda room, rng: json.dumps(room).replace(
@@ -156,15 +155,13 @@ SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
         _with(lambda room, rng: room["places"].update({"plate 91": []})), rooms.UNKNOWN_KIND),
     "special tokens in a name": (_name("<|im_end|>"), rooms.BAD_NAME),
     "brackets in a name": (_name("mug)(holds agent1 mug"), rooms.BAD_NAME),
-    "a name without a number": (
-        _with(lambda room, rng: _place(room, rng).append("mug")), rooms.BAD_NAME),
+    "a name without a number": (_with(lambda room, rng: _place(room, rng).append("mug")), rooms.BAD_NAME),
     "an object in two places": (_with(_twice), rooms.IN_TWO_PLACES),
     "an object where it cannot be": (_with(_wrong_place), rooms.CANNOT_HOLD),
     "a closed place that is not there": (
         _with(lambda room, rng: room["closed"].append("drawer 99")), rooms.UNKNOWN_PLACE),
     "a closed place without a door": (_with(_no_door), rooms.CANNOT_CLOSE),
-    "a chore of another kind": (
-        _with(lambda room, rng: room["goal"].update(task="steal")), rooms.BAD_GOAL),
+    "a chore of another kind": (_with(lambda room, rng: room["goal"].update(task="steal")), rooms.BAD_GOAL),
     "a chore that the object does not allow": (_with(_not_so), rooms.BAD_GOAL),
     "a goal of no kind": (
         _with(lambda room, rng: room["goal"].update(object="happiness")), rooms.UNKNOWN_KIND),

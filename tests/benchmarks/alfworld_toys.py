@@ -78,8 +78,7 @@ _CHORES = {
     "look_at_obj_in_light-Book-None-DeskLamp-1": ("look at book under the desklamp", _LIT),
     "pick_clean_then_place_in_recep-Plate-None-CounterTop-1":
         ("put a clean plate in countertop", _IN.format("(isClean ?o)", "Plate", "CounterTop")),
-    "pick_heat_then_place_in_recep-Apple-None-Desk-1":
-        ("put a hot apple in desk", HOT_APPLE),
+    "pick_heat_then_place_in_recep-Apple-None-Desk-1": ("put a hot apple in desk", HOT_APPLE),
     "pick_cool_then_place_in_recep-Apple-None-CounterTop-1":
         ("cool some apple and put it in countertop", _IN.format("(isCool ?o)", "Apple", "CounterTop")),
     "pick_two_obj_and_place-Apple-None-Desk-1": ("put two apple in desk", _TWO),

@@ -61,8 +61,7 @@ SCENES: dict[str, tuple[dict[str, Any], Sequence[Turn], Sequence[Sequence[Turn]]
     ),
     "TradingBot": (
         {"authenticated": True, "watch_list": ["NVDA"], "market_status": "Open"}, [],
-        [[_WATCHED],
-         [("How is the stock <symbol> doing?", "[get_stock_info(symbol='<symbol>')]"), _WATCHED]],
+        [[_WATCHED], [("How is the stock <symbol> doing?", "[get_stock_info(symbol='<symbol>')]"), _WATCHED]],
     ),
     "TravelAPI": (
         {"access_token": "<token>", "token_expires_in": 3600, "credit_card_list": {}}, [],
@@ -222,11 +221,9 @@ BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | s
     "cut short": (lambda found, classes: write(found)[:-20], "unparsable"),
     "Python instead of JSON": (lambda found, classes: str(found), "unparsable"),
     "no turns key": (lambda found, classes: {"state": found["state"]}, "unparsable"),
-    "a turn that is a text": (
-        lambda found, classes: {**found, "turns": ["Do it."]}, "unparsable"),
+    "a turn that is a text": (lambda found, classes: {**found, "turns": ["Do it."]}, "unparsable"),
     "deep nesting": (_deep, "too_deep"),
-    "a class that there is not": (
-        lambda found, classes: {**found, "state": {"Nothing": {}}}, "bad_state"),
+    "a class that there is not": (lambda found, classes: {**found, "state": {"Nothing": {}}}, "bad_state"),
     "a key that no class reads": (
         _state(lambda state, name: {**state, name: {**state[name], "secret_door": 1}}), "bad_state"),
     "a state of another kind": (_state(_other_kind), "bad_state"),
@@ -235,14 +232,12 @@ BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | s
         if "GorillaFileSystem" in classes else None, "bad_state"),
     "a huge state": (
         _state(lambda state, name: {**state, name: {**state[name], "x": "a" * 9_000}}), "too_long"),
-    "a thousand turns": (
-        lambda found, classes: {**found, "turns": [{}] * 1_000}, "too_many_turns"),
+    "a thousand turns": (lambda found, classes: {**found, "turns": [{}] * 1_000}, "too_many_turns"),
     "no turns": (lambda found, classes: {**found, "turns": []}, "empty_turn"),
     "a turn without calls": (_first(calls="[]"), "empty_turn"),
     "a turn without a request": (_first(request=" ?! "), "empty_turn"),
     "a request of thousands of letters": (_first(request="a " * 2_000), "too_long"),
-    "fifty calls": (
-        _first(calls=lambda calls: f"[{', '.join([calls[1:-1]] * 50)}]"), "too_many_calls"),
+    "fifty calls": (_first(calls=lambda calls: f"[{', '.join([calls[1:-1]] * 50)}]"), "too_many_calls"),
     "a function that there is not": (_first(calls="[fly(to='moon')]"), "bad_answer"),
     "Python instead of calls": (_first(calls="[x for x in (1, 2)]"), "bad_answer"),
     "names alone": (_first(calls=lambda calls: f"[{calls[1:].split('(')[0]}()]"), "bad_answer"),

@@ -220,17 +220,13 @@ def test_the_simulator_is_shown_a_room(alfworld_games):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"plan": ["go to desk 1"]}, base.WRONG_ANSWER),
-        ({"plan": ["fly away"]}, base.WRONG_ANSWER),
-        ({"plan": []}, base.WRONG_ANSWER),
-        ({"plan": ["look"] * 21}, "too_many_steps"),
-        ({"plan": "look"}, base.BAD_ANSWER),
-        ({"plan": [["look"]]}, base.BAD_ANSWER),
-        ({"room": {}}, base.BAD_ANSWER),
-        ({"room": None}, base.BAD_ANSWER),
+        ({"plan": ["go to desk 1"]}, base.WRONG_ANSWER), ({"plan": ["fly away"]}, base.WRONG_ANSWER),
+        ({"plan": []}, base.WRONG_ANSWER), ({"plan": ["look"] * 21}, "too_many_steps"),
+        ({"plan": "look"}, base.BAD_ANSWER), ({"plan": [["look"]]}, base.BAD_ANSWER),
+        ({"room": {}}, base.BAD_ANSWER), ({"room": None}, base.BAD_ANSWER),
         ({"texts": "../x"}, base.BAD_ANSWER),
     ],
-)
+)  # fmt: skip
 def test_games_that_are_not_what_they_say(change, reason, alfworld_games, written):
     task = dataclasses.replace(written, answer={**written.answer, **change})
     found = alfworld_games.verify(task)

@@ -20,14 +20,10 @@ from tests.benchmarks.alfworld_rooms import SPOILED, draw, drawn, spoiled
 ROOM = {
     "goal": {"task": "clean", "object": "mug", "place": "desk"},
     "places": {
-        "desk 1": ["book 1"],
-        "cabinet 4": ["mug 7"],
-        "cabinet 2": [],
-        "sinkbasin 1": [],
-        "fridge 1": [],
+        "desk 1": ["book 1"], "cabinet 4": ["mug 7"], "cabinet 2": [], "sinkbasin 1": [], "fridge 1": [],
     },
     "closed": ["cabinet 4"],
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

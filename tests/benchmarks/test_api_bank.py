@@ -249,15 +249,12 @@ def test_renamed_parameter_has_two_names():
 @pytest.mark.parametrize(
     ("keywords", "exact", "words"),
     [
-        ("QueryMeeting", True, True),
-        ("query meeting", True, True),
-        (" Query  Meeting", True, True),
+        ("QueryMeeting", True, True), ("query meeting", True, True), (" Query  Meeting", True, True),
         ("query meeting tool", False, True),
         ("meeting finder", False, True),  # the tool's name
-        ("hotel", False, False),
-        ("", False, False),
+        ("hotel", False, False), ("", False, False),
     ],
-)
+)  # fmt: skip
 def test_keywords_of_a_tool_search(benchmark, keywords, exact, words):
     task = _search("level-3-batch-inf", "MeetingFinder", "QueryMeeting", origin="eval")
     text = f"[ToolSearcher(keywords='{keywords}')]"
@@ -291,8 +288,7 @@ def test_a_tool_search_is_not_padded(keywords, pays):
 _OPEN = [
     ("AddReminder", "content", "str", "buy fresh bread", "buy fresh bread zebra umbrella", None),
     ("AddReminder", "content", "str", "buy fresh bread", "buy fresh", None),
-    ("AddMeeting", "meeting_topic", "str", "two new hires today", "two new hires",
-     "2 new hires today"),
+    ("AddMeeting", "meeting_topic", "str", "two new hires today", "two new hires", "2 new hires today"),
     ("DeleteAgenda", "location", "str", "Room 5", "nowhere", "room five"),
     ("DeleteMeeting", "attendees", "list(str)", "['Ann', 'Bob']", "[]", '["Ann", "Bob"]'),
     ("EmailReminder", "content", "str", "Come.", "Anything at all", "come"),

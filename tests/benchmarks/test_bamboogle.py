@@ -173,10 +173,7 @@ def test_no_answer_is_not_valid(benchmark):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "<answer>" * 1_000, "<answer></answer>" * 480, "<search>" * 1_000, "the " * 2_000,
-        "a" * 8_000,
-    ],
+    ["<answer>" * 1_000, "<answer></answer>" * 480, "<search>" * 1_000, "the " * 2_000, "a" * 8_000],
 )  # fmt: skip
 def test_repetition_costs_little(bounded, text):
     assert not Bamboogle().score(TASK, text).success

@@ -234,8 +234,7 @@ def test_unknown_source_types_raise():
     [
         ("java", '[A.f(x=1, y="q", z=\'ab\')]', {"x": "1", "y": "q", "z": "ab"}),
         ("java", "A.f(x=new int[]{1, 2})", {"x": "new int[]{1,2}"}),
-        ("java", "A.f(x=new ArrayList<>(Arrays.asList(1,2)))",
-         {"x": "new ArrayList<>(Arrays.asList(1,2))"}),
+        ("java", "A.f(x=new ArrayList<>(Arrays.asList(1,2)))", {"x": "new ArrayList<>(Arrays.asList(1,2))"}),
         ("java", "A.f(x=new T() {{ put(1); }}, y=a.b(c, d))", {"x": "new T()", "y": "a.b(c, d)"}),
         ("java", "A.f(x=(int) y, z=a ? b : c);", {"x": "(int)y", "z": "a?b:c"}),
         ("java", "A.f(x=y -> y + 1, z=A::b)", {"x": "y->y+1", "z": "A::b"}),
@@ -298,14 +297,10 @@ def test_the_call_that_counts_among_statements_and_comments(text, languages):
     ("text", "reads"),
     [
         # Refused, since tree-sitter would drop the call rather than repair it.
-        ("[A.f(x=1)]", True),
-        ("A.f(x=1) // done", True),
-        ('A.f(x="é", y=2);', True),
-        ("A.f(x=1", False),
-        ("(A.f(x=1)", False),
-        ("A.f(x=1)[0]", False),
+        ("[A.f(x=1)]", True), ("A.f(x=1) // done", True), ('A.f(x="é", y=2);', True), ("A.f(x=1", False),
+        ("(A.f(x=1)", False), ("A.f(x=1)[0]", False),
     ],
-)
+)  # fmt: skip
 def test_a_call_in_java_may_lack_its_semicolon_and_is_read_as_written(text, reads):
     found = decode_source_calls(text, "java")
     assert isinstance(found, Rejection) != reads

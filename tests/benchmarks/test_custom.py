@@ -496,16 +496,12 @@ def test_tools_in_the_template(tmp_path, form):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"guests": 2, "day": "Sunday"}, ""),
-        ({"guests": 2, "day": "Friday"}, base.NOT_ASKED),
-        ({"guests": 2}, ""),
-        ({"guests": "2"}, base.BAD_ANSWER),
-        ({"day": "Sunday"}, base.BAD_ANSWER),
-        ({"guests": 2, "day": "Monday"}, base.BAD_ANSWER),
-        ({"guests": 2, "place": "Oslo"}, base.BAD_ANSWER),
+        ({"guests": 2, "day": "Sunday"}, ""), ({"guests": 2, "day": "Friday"}, base.NOT_ASKED),
+        ({"guests": 2}, ""), ({"guests": "2"}, base.BAD_ANSWER), ({"day": "Sunday"}, base.BAD_ANSWER),
+        ({"guests": 2, "day": "Monday"}, base.BAD_ANSWER), ({"guests": 2, "place": "Oslo"}, base.BAD_ANSWER),
         ({"guests": 77}, base.NOT_ASKED),
     ],
-)
+)  # fmt: skip
 def test_calls_of_a_generated_task_fit_the_tools(tmp_path, arguments, reason):
     benchmark = _of(tmp_path, BOOKED)
     (seed,) = benchmark.tasks("seed")

@@ -124,10 +124,7 @@ def test_the_plan_passes_and_costs_what_its_parts_cost(world):
         ([(1, "accommodation", "Garden House, Brookby")], {CITY, "is_valid_accommodation"}),
         ([(1, "transportation", DRIVE.format("Portfield", "Dunmore"))], {CITY, SANDBOX}),
         ([(1, "transportation", "Self-driving")], {CITY}),  # the day's route counts
-        (
-            [(1, "transportation", "Flight Number: F9999999, from Portfield to Ashton")],
-            {VEHICLES, SANDBOX},
-        ),
+        ([(1, "transportation", "Flight Number: F9999999, from Portfield to Ashton")], {VEHICLES, SANDBOX}),
         ([(2, "lunch", "Nowhere at all, Ashton")], {SANDBOX}),
         ([(2, "attraction", "Nothing to see, Ashton;")], {SANDBOX}),
         ([(2, "attraction", "Nothing to see, Ashton")], set()),  # no semicolon: ignored
@@ -292,11 +289,7 @@ def test_a_flight_goes_on_its_day(world):
     ("changes", "query", "failed"),
     [
         ([(2, "lunch", "Casa Azul, Ashton(Northmark)")], PLAIN, {"is_valid_restaurants"}),
-        (
-            [(2, "attraction", "Clock Museum, Ashton; Clock Museum, Ashton")],
-            PLAIN,
-            {"is_valid_attractions"},
-        ),
+        ([(2, "attraction", "Clock Museum, Ashton; Clock Museum, Ashton")], PLAIN, {"is_valid_attractions"}),
         (
             [(1, "transportation", "Self-driving (no taxi), from Portfield to Ashton"), BY_AIR[1]],
             PLAIN,

@@ -13,13 +13,10 @@ from genenv_jax.benchmarks.wording import Subsequences, fold, letters, words
         ("Telephone", "tеlерhоnе"),  # Cyrillic е, р, о
         ("TAXI", "ТАХІ"),
         ("Rome in May", "Rοmε in Μαy".replace("ε", "e")),  # Greek ο, Μ, α
-        ("find it", "ｆｉｎｄ ｉｔ"),
-        ("find it", "fi\u200bnd i\u00adt"),
-        ("café", "CAFE\u0301"),
-        ("Straße", "STRASSE"),
-        ("Москва", "МОСКВА"),
+        ("find it", "ｆｉｎｄ ｉｔ"), ("find it", "fi\u200bnd i\u00adt"), ("café", "CAFE\u0301"),
+        ("Straße", "STRASSE"), ("Москва", "МОСКВА"),
     ],
-)
+)  # fmt: skip
 def test_look_alikes_are_the_same(text, same):
     assert text != same and fold(text) == fold(same) and letters(text) == letters(same)
 

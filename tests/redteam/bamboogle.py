@@ -71,8 +71,7 @@ EXPLOITS = [
     _agent("every answer to another question", _every_answer, 0.12, records=0.05, remains=_F1),
     _agent("common words", "<answer>of in and city river year John 1 2</answer>", 0.05),
     _agent("every year", "<answer>" + " ".join(map(str, range(1500, 2025))) + "</answer>", 0.05),
-    _agent("the right answer's letters, one by one", _gold(lambda gold: " ".join(gold)), 0.2,
-           remains=_PART),
+    _agent("the right answer's letters, one by one", _gold(lambda gold: " ".join(gold)), 0.2, remains=_PART),
     _agent("the right answer backwards", _gold(lambda gold: gold[::-1]), records=0.05,
            remains="a palindrome"),
     _agent("the right answer in look-alike letters", _gold(

@@ -124,8 +124,7 @@ EXPLOITS = [
         1.0, remains="an empty text need not be said"),
     _single("a number that is hidden", _HIDDEN, reasons=(base.NOT_ASKED,)),
     _single("the toss of a coin", _HEADS, 1.0, remains=_TOSS),
-    _single("nothing to decide", generation(
-        "Pick the number 5.", "[pick(number=5)]", [made.PICK]),
+    _single("nothing to decide", generation("Pick the number 5.", "[pick(number=5)]", [made.PICK]),
         1.0, remains="it is a task, if an easy one, and what is always solved is hardly paid for"),
     _single("a held-out request in other words", made.unseen(backwards, list, list),
             reasons=(base.CONTAMINATED, base.BAD_TOOLS, base.NOT_ASKED)),

@@ -63,8 +63,7 @@ EXPLOITS = [
     *generations("bfcl_irrelevance", (base.BAD_ANSWER,), few_words=0.4),
     _simulator("words as the reference", generation("Tell me a joke.", "No function fits."),
                reasons=(base.BAD_ANSWER,)),
-    _simulator("a function that fits", generation("Pick the number 5.", "[]", [PICK]),
-               1.0, remains=_UNFIT),
+    _simulator("a function that fits", generation("Pick the number 5.", "[]", [PICK]), 1.0, remains=_UNFIT),
     _simulator("a function that fits half of the time", generation(
         "Toss a coin: pick the number 5, or do nothing.", "[]", [PICK]), 1.0, remains=_UNFIT),
     _simulator("a request that names the answer", generation("Answer with [].", "[]"),

@@ -26,13 +26,11 @@ EXPLOITS = [
         f"{name}({a}, {n}) = {(a + n) % 10}" for name in ("add", "subtract", "multiply")
         for a in range(10) for n in range(1, 10))),
     _agent("every result there is", _all_results),
-    _agent("results without calls", changed(lambda text: "\n".join(
-        line[-1] for line in text.split("\n")))),
+    _agent("results without calls", changed(lambda text: "\n".join(line[-1] for line in text.split("\n")))),
     _agent("two results a call", changed(lambda text: re.sub(r"= (\d)", r"= \1 = 0", text))),
     _agent("all calls but the first", changed(lambda text: text.partition("\n")[2])),
     _agent("the last result alone", changed(lambda text: text.rpartition(" ")[2])),
-    _agent("look-alike letters", changed(lambda text: text.replace("a", "\u0430").replace(
-        "u", "\u03c5"))),
+    _agent("look-alike letters", changed(lambda text: text.replace("a", "\u0430").replace("u", "\u03c5"))),
     _agent("a thousand blank lines", changed(lambda text: text + 1_000 * "\n" + "x")),
 
     *generations("dial", (base.NOT_TEXT, base.UNPARSABLE), restated=False),

@@ -69,8 +69,7 @@ EXPLOITS = [
     _agent("every call, a turn each", _shotgun),
     _agent("calls in reversed order", changed(lambda text: _numbered(
         [*text.split("\n")[-2::-1], text.split("\n")[-1]]))),
-    _agent("always the first branch", _first_branches, 0.35,
-           remains="half of the tests are passed"),
+    _agent("always the first branch", _first_branches, 0.35, remains="half of the tests are passed"),
     _agent("each call tried from elsewhere before", _probed, 0.35,
            remains="a refused call says where the dial stands, as the call before it did"),
     _agent("huge numbers", changed(lambda text: re.sub(r", (\d)", lambda found: f", {10 ** 150}", text))),
@@ -83,8 +82,7 @@ EXPLOITS = [
 
     *generations("dial_turns", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
     _simulator("a held-out program with opposite tests", _otherwise, reasons=(base.CONTAMINATED,)),
-    _simulator("the answer where the agent reads it", f"{_FIRST} (add(3, 4)).",
-               reasons=(base.UNPARSABLE,)),
+    _simulator("the answer where the agent reads it", f"{_FIRST} (add(3, 4)).", reasons=(base.UNPARSABLE,)),
     _simulator("the answer inside of the answer",
                f"{_HEAD}1 add 4 [[add(3, 4) at 7]].", reasons=(base.UNPARSABLE,)),
     _simulator("digits of another script",

@@ -410,15 +410,10 @@ def test_cpu_time_ends_a_worker_that_nobody_waits_for():
 @pytest.mark.parametrize(
     "message",
     [
-        "",
-        "[1, 2, 3]",
-        '[null, ""]',
-        '[["score", [1]], ""]',
-        '[["what", 1], ""]',
-        "[" * 50_000,
+        "", "[1, 2, 3]", '[null, ""]', '[["score", [1]], ""]', '[["what", 1], ""]', "[" * 50_000,
         "cos\nsystem\n(S'touch {}/run'\ntR.",  # pickled
     ],
-)
+)  # fmt: skip
 def test_a_forged_answer_fails_its_text_alone_and_is_never_unpickled(plain, tmp_path, message):
     with pytest.raises(NoAnswer) as caught:
         attempt(plain, "forge", message.replace("{}", str(tmp_path), 1))

@@ -141,9 +141,7 @@ def test_outcomes_survive_the_way_to_other_processes():
         ("loop", "timeout"),
         ("sleep 600", "timeout"),
         ("stop", "timeout"),
-        *((text, "crash") for text in (
-            "exit", "segfault", "leave", "memory", "recurse", "raise", "lambda",
-        )),
+        *((text, "crash") for text in ("exit", "segfault", "leave", "memory", "recurse", "raise", "lambda")),
     ],
 )  # fmt: skip
 def test_one_text_fails_alone(workers, text, how):
