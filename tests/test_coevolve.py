@@ -447,11 +447,7 @@ def test_a_width_that_first_comes_up_later_is_compiled_already(cache, tmp_path, 
 @pytest.mark.slow
 def test_a_second_run_finds_the_compiled_programs_of_the_first(cache, tmp_path):
     """By default they are in the user's cache.  The workdirs differ."""
-    flags = (
-        f"--config=tests/run_toy.py:{cache}",
-        "--config.epochs=1",
-        "--config.compilation_cache=True",
-    )
+    flags = (f"--config=tests/run_toy.py:{cache}", "--config.epochs=1", "--config.compilation_cache=True")
     # As a user starts it: programs that compile quickly are not cached.
     environment = {"XLA_FLAGS": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     environment |= {"JAX_COMPILATION_CACHE_DIR": ""}  # otherwise the tests' processes share it

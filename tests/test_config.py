@@ -86,12 +86,10 @@ def test_an_unknown_argument_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("model", "size"),
-    [("smollm2", ""), ("smollm2", ",cpu"), ("qwen_0_5b", ""), ("qwen_0_5b", ",cpu")],
+    ("model", "size"), [("smollm2", ""), ("smollm2", ",cpu"), ("qwen_0_5b", ""), ("qwen_0_5b", ",cpu")]
 )
 @pytest.mark.parametrize(
-    "name",
-    ["api_bank", "bfcl", "alfworld", "bamboogle", "travelplanner", "dial", "dial_turns"],
+    "name", ["api_bank", "bfcl", "alfworld", "bamboogle", "travelplanner", "dial", "dial_turns"]
 )
 def test_the_recipes_of_small_models(model, name, size):
     """Each is valid, has options that its benchmark knows, and warm-starts a given model."""
@@ -150,10 +148,7 @@ def test_alfworld_trains_on_whole_games(size):
         ("agent.weight_decay", "did you mean config.optimizer.weight_decay?"),
         ("simulator.kl_caps", "did you mean config.simulator.kl_cap?"),
         ("model.make.vocabsize", "did you mean config.model.make.vocab_size?"),
-        (
-            "curriculum.zzz",
-            "expected one of ['alpha', 'beta', 'growth', 'k_min', 'seeds_per_epoch']",
-        ),
+        ("curriculum.zzz", "expected one of ['alpha', 'beta', 'growth', 'k_min', 'seeds_per_epoch']"),
     ],
 )
 def test_an_unknown_key(key, hint):

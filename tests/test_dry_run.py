@@ -155,8 +155,7 @@ def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_mo
 
 
 @pytest.mark.parametrize(
-    ("bytes_a_parameter", "named"),
-    [(21, {"memory.moments": "bfloat16"}), (6, {"lora.rank": 32})],
+    ("bytes_a_parameter", "named"), [(21, {"memory.moments": "bfloat16"}), (6, {"lora.rank": 32})]
 )
 def test_settings_that_fit_are_named(cache, large, bytes_a_parameter, named):
     """In float32 all weights and moments take 28 bytes per parameter, 20 with bfloat16 moments, 8 in an

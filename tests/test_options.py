@@ -106,11 +106,7 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, monkeypatch, 
 def test_both_players_have_the_configured_optimiser(cache, tmp_path):
     """Step by step under a constant gradient: the learning rate, and 1 − b2 in the second moment."""
     options = {"optimizer.warmup_steps": 2, "optimizer.decay_steps": 4, "optimizer.b2": 0.75}
-    options |= {
-        "optimizer.weight_decay": 0.0,
-        "warm_start.steps": 0,
-        "simulator.learning_rate": 2e-3,
-    }
+    options |= {"optimizer.weight_decay": 0.0, "warm_start.steps": 0, "simulator.learning_rate": 2e-3}
     experiment = Coevolution(validate(toy_config(cache, options)), tmp_path)
     for player_, rate in ((experiment.agent, 1e-3), (experiment.simulator, 2e-3)):
         optimizer, x = player_.optimizer, {"w": np.ones(1, np.float32)}

@@ -47,10 +47,7 @@ def test_arms_are_settings_on_top_of_the_base_and_the_overrides():
 
 
 def test_nested_is_the_inverse_of_flatten():
-    assert nested({"a.b.c": 1, "a.d": (2,), "e": "x"}) == {
-        "a": {"b": {"c": 1}, "d": (2,)},
-        "e": "x",
-    }
+    assert nested({"a.b.c": 1, "a.d": (2,), "e": "x"}) == {"a": {"b": {"c": 1}, "d": (2,)}, "e": "x"}
     settings = default_config().to_dict()
     assert nested(flatten(settings)) == settings
     with pytest.raises(ValueError, match="config.a.b: a is a setting and not a group"):
@@ -75,11 +72,7 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
     plan = make_plan(suite)
     assert list(plan.suite.arms) == list(plan.configs) == ["z", "a", "k"]
     assert plan.runs()[:4] == [("z", 100), ("a", 100), ("k", 100), ("z", 101)]
-    assert plan.suite.overrides == {
-        "rollouts": 6400,
-        "curriculum.alpha": 0.3,
-        "benchmark.max_depth": 3,
-    }
+    assert plan.suite.overrides == {"rollouts": 6400, "curriculum.alpha": 0.3, "benchmark.max_depth": 3}
     assert plan.suite.arms["z"] == {"agent.group_size": 8} and plan.suite.bootstrap == 150
 
 
@@ -89,10 +82,7 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         (changed("arms", {}), "config.arms is empty"),
         (changed("arms", {"a/b": {}}), "'a/b' names a directory"),
         (changed("arms", {"a": "a.py"}), "config.arms.a = 'a.py': expected settings"),
-        (
-            changed("arms", {"a": {"agent": {"groups": 1}}}),
-            "config.arms.a: config.agent.groups = 1",
-        ),
+        (changed("arms", {"a": {"agent": {"groups": 1}}}), "config.arms.a: config.agent.groups = 1"),
         (changed("arms", {"a": {"agent": 3}}), "config.arms.a: config.agent = 3: expected a group"),
         (changed("arms", {"a": {"seed": 3}}), "config.arms.a: seed is set"),
         (
@@ -148,10 +138,7 @@ def test_a_marker_alone_does_not_make_a_run_finished(tmp_path):
 def test_the_share_of_a_run_is_of_its_epochs_or_of_its_limit(tmp_path, limit):
     plan = make_plan(fake_suite())
     budget = make_plan(fake_suite(overrides={limit: 1000}))
-    assert plan.share("a", tmp_path) == 0 and progress(tmp_path) == (
-        None,
-        {"tokens": 0, "rollouts": 0},
-    )
+    assert plan.share("a", tmp_path) == 0 and progress(tmp_path) == (None, {"tokens": 0, "rollouts": 0})
     lines = [{"step": 0}, {"step": 1, f"{limit}/total": 700}]
     write_lines(tmp_path, lines)
     assert (plan.share("a", tmp_path), budget.share("a", tmp_path)) == (0.25, 0.7)

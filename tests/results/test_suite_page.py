@@ -62,8 +62,7 @@ def test_what_the_runs_were_made_with(results):
     runs = {
         arm: {
             seed: dataclasses.replace(
-                run,
-                about={"code": f"jax {seed % 2}", "settings": f"config.a = 1\nconfig.seed = {seed}"},
+                run, about={"code": f"jax {seed % 2}", "settings": f"config.a = 1\nconfig.seed = {seed}"}
             )
             for seed, run in of.items()
         }

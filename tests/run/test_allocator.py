@@ -51,11 +51,7 @@ def printed(*arguments, **variables):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
     environment["NUMPY_MADVISE_HUGEPAGE"] = "0"
     return subprocess.run(
-        [sys.executable, *arguments],
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, *arguments], env=environment | variables, capture_output=True, text=True, check=True
     ).stdout
 
 
