@@ -44,8 +44,7 @@ def command(name: str, out: pathlib.Path) -> list[list[str]]:
         run = [sys.executable, "-m", "genenv_jax.main", f"--config={config}"]
         settings = {"epochs": 2, "evaluation.every": 1, "tracking.trackers": ()}
     else:
-        toy = "main:Talking" if name == "episodes" else "main"
-        run = [sys.executable, "-m", "tests.run_toy", toy]
+        run = [sys.executable, "-m", "tests.run_toy", "main:Talking" if name == "episodes" else "main"]
         run.append(f"--config=tests/run_toy.py:{out / 'models'}")
         settings = {"epochs": 2, **TOY.get(name, {})}
     if name in ("mesh", "two-processes"):

@@ -132,8 +132,7 @@ def test_the_files_tell_the_whole_story(unbroken):
             assert g["attempts"] == config.agent.group_size
             assert g["p_hat"] == g["successes"] / g["attempts"]
             assert g["r_env"] == pytest.approx(np.exp(-2 * (g["p_hat"] - 0.5) ** 2))
-            inside = abs(g["p_hat"] - 0.5) <= config.curriculum.k_min + 1e-9
-            assert (g["weight"] > 0) == inside
+            assert (g["weight"] > 0) == (abs(g["p_hat"] - 0.5) <= config.curriculum.k_min + 1e-9)
         else:
             assert g["task"] is None and g["attempts"] == 0 and g["weight"] is None
         assert g["reference"] in (("ok", "yes") if g["task"] else (None,))
@@ -226,8 +225,7 @@ def test_two_epochs_and_one_more_equal_three(cache, two, unbroken, caplog, name,
         (two / "timing.jsonl").unlink()
         damaged(two / name)
     resumed = run(cache, two, epochs=3)
-    said = f"checkpoint 2 cannot be restored, trying the one before: {two}"
-    assert (said in caplog.text) is bool(damaged)
+    assert (f"checkpoint 2 cannot be restored, trying the one before: {two}" in caplog.text) is bool(damaged)
     assert ("timing.jsonl: lines are missing or damaged" in caplog.text) is bool(damaged)
     experiment, workdir = unbroken
     assert contents(two) == contents(workdir)
@@ -255,8 +253,7 @@ def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
     start(shutil.copytree(cache, tmp_path / "moved"), tmp_path, {"epochs": 1})
     settings.write_bytes(whole.replace(b'"learning_rate": 0.001', b'"learning_rate": 0.5'))
     with pytest.raises(ValueError, match=r"learning_rate = 0\.001, but now it is 0\.5"):
-        changed = {"agent.learning_rate": 0.5, "simulator.learning_rate": 0.5}
-        start(cache, tmp_path, changed)
+        start(cache, tmp_path, {"agent.learning_rate": 0.5, "simulator.learning_rate": 0.5})
     settings.write_bytes(whole)
     damage(tmp_path / "checkpoints" / "1")
     with pytest.raises(ValueError, match="none of the checkpoints"):
@@ -374,8 +371,7 @@ def test_a_simulator_that_is_not_trained_is_the_reference(cache, tmp_path, setti
     assert all(x is y for x, y in zip(own, start, strict=True))
     assert not same(params(frozen, "agent"), jax.device_get(frozen.agent.reference.params))
     assert not [*(tmp_path / "checkpoints").glob("*/simulator")]
-    again = run(cache, tmp_path, epochs=2, **settings)
-    assert again.session.finished == 2
+    assert run(cache, tmp_path, epochs=2, **settings).session.finished == 2
 
 
 def test_a_run_from_python(cache, tmp_path, monkeypatch):
@@ -452,8 +448,7 @@ def test_a_second_run_finds_the_compiled_programs_of_the_first(cache, tmp_path):
     environment = {"XLA_FLAGS": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     environment |= {"JAX_COMPILATION_CACHE_DIR": ""}  # otherwise the tests' processes share it
     for name in ("first", "second"):
-        workdir = f"--workdir={tmp_path / name}"
-        done = command("tests.run_toy", "main", *flags, workdir, **environment)
+        done = command("tests.run_toy", "main", *flags, f"--workdir={tmp_path / name}", **environment)
         assert done.returncode == 0, done.stderr
     # Counted before training, including programs compiled ahead.
     first, second = (lines(tmp_path / name, "timing.jsonl")[0] for name in ("first", "second"))
@@ -509,8 +504,7 @@ def test_the_order_in_which_completions_finish_changes_no_byte(
 def test_texts_that_hang_or_kill_their_reader_are_counted(cache, tmp_path, monkeypatch):
     """They are invalid answers and rejected tasks; the run continues."""
     monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.isolated_toys", "Hanging"))
-    settings = {"seed": 1, "scoring.workers": 2, "scoring.timeout": 0.3}
-    experiment = run(cache, tmp_path, epochs=1, **settings)
+    experiment = run(cache, tmp_path, epochs=1, seed=1, **{"scoring.workers": 2, "scoring.timeout": 0.3})
     assert experiment.session.finished == 1
     before, line = lines(tmp_path)
     rejected = {k: v for k, v in line.items() if k.startswith("generated/rejected/verify_")}
@@ -547,8 +541,7 @@ def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path, unbroken, sizes):
     mesh = dict(zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), sizes, strict=True))
     # Steps of four rows: the data axes must divide them.
     sharded = run(cache, tmp_path / "a", **mesh, epochs=1, **{"simulator.minibatch_size": 4})
-    single = run(cache, tmp_path / "b", epochs=1, **{"simulator.minibatch_size": 4})
-    assert_close(sharded, single, atol=1e-4)
+    assert_close(sharded, run(cache, tmp_path / "b", epochs=1, **{"simulator.minibatch_size": 4}), atol=1e-4)
     for name in ("tasks.jsonl", "d_train.jsonl"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 

@@ -157,8 +157,7 @@ def test_a_workdir_has_one_owner(tmp_path, module):
     (tmp_path / "file").touch()
     result = call(module, QUICK, f"--workdir={tmp_path / 'file'}")
     assert result.returncode == 2
-    message = f"error: --workdir={tmp_path / 'file'} is a file: expected a directory\n"
-    assert result.stderr == message
+    assert result.stderr == f"error: --workdir={tmp_path / 'file'} is a file: expected a directory\n"
 
 
 @pytest.mark.parametrize(
@@ -322,8 +321,7 @@ def test_a_run_leaves_what_the_documentation_lists(finished):
     assert result.returncode == 0, result.stderr
     assert (finished / "run" / "report" / "report.html").is_file()
     names = {path.name for path in (finished / "run").iterdir()}
-    text = (ROOT / "docs" / "running.md").read_text()
-    listed = re.search(r"```text\nrun/\n(.*?)```", text, re.S)[1]
+    listed = re.search(r"```text\nrun/\n(.*?)```", (ROOT / "docs" / "running.md").read_text(), re.S)[1]
     assert {line.split()[0].rstrip("/") for line in listed.splitlines()} <= names
 
 
@@ -353,8 +351,7 @@ def test_evaluate_asks_a_server(tmp_path):
         assert result.returncode == 0, result.stderr
         assert len(requests) == 18  # two sampled and a greedy answer each
         assert sorted({request["temperature"] for request in requests}) == [0.0, 1.0]
-        again = call("evaluate", *config, f"--endpoint={url}")
-        assert again.stdout == result.stdout and len(requests) == 18
+        assert call("evaluate", *config, f"--endpoint={url}").stdout == result.stdout and len(requests) == 18
     printed = result.stdout.splitlines()
     assert re.match(r"\w+ +sampled +accuracy +0\.\d{3} \[0.*\] +n = \d$", printed[0])
     assert max(map(len, printed[:-1])) <= 80 and printed[-1].startswith("page: ")
@@ -378,8 +375,7 @@ def test_evaluate_asks_a_server(tmp_path):
 
 
 def test_evaluate_scores_an_exported_player(finished, tmp_path):
-    run = f"--run={finished / 'run'}"
-    result = call("evaluate", *SHORT, run, f"--workdir={tmp_path}")
+    result = call("evaluate", *SHORT, f"--run={finished / 'run'}", f"--workdir={tmp_path}")
     assert result.returncode == 0, result.stderr
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     logged = lines(finished / "run")[-1]

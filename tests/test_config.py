@@ -93,8 +93,7 @@ def test_an_unknown_argument_is_refused(name):
 )
 def test_the_recipes_of_small_models(model, name, size):
     """Each is valid, has options that its benchmark knows, and warm-starts a given model."""
-    config = load(f"configs/{model}.py").get_config(name + size)
-    checked = validate(config)
+    checked = validate(load(f"configs/{model}.py").get_config(name + size))
     options = dict(checked.benchmark)
     assert options.pop("name") == name
     check_options(name, **options)
@@ -126,14 +125,12 @@ def test_prompts_fit_the_recipes_of_small_models(monkeypatch, data_dir, name):
     )
     limits = config.limits.agent_prompt, config.limits.simulator_prompt
     for limit, of, characters in zip(limits, prompts, _CHARACTERS[name], strict=True):
-        longest = max(sum(len(m["content"]) for m in messages) for messages in of)
-        assert 0 < longest / characters <= limit
+        assert 0 < max(sum(len(m["content"]) for m in messages) for messages in of) / characters <= limit
 
 
 @pytest.mark.parametrize("size", ["", ",debug"])
 def test_alfworld_trains_on_whole_games(size):
-    config = load("configs/alfworld.py").get_config("games" + size)
-    options = dict(validate(config).benchmark)
+    options = dict(validate(load("configs/alfworld.py").get_config("games" + size)).benchmark)
     check_options(options.pop("name"), **options)
     assert options["episodes"] and options["eval_protocol"] == "episode"
     with pytest.raises(ValueError, match="'games,small'"):
@@ -234,8 +231,7 @@ _SIZES = (
 )
 def test_a_value_that_cannot_be(key, value, expected):
     """A wrong type, out of bounds, none of the choices, or an absurd size."""
-    message = refusal(changed(key, value))
-    assert message.startswith(f"config.{key} = {value!r}: expected {expected}")
+    assert refusal(changed(key, value)).startswith(f"config.{key} = {value!r}: expected {expected}")
 
 
 def test_values_that_fit():

@@ -13,8 +13,7 @@ from tests.documented.blocks import blocks
 
 
 def test_the_settings_page_is_what_the_code_says():
-    page = load("docs/make_settings.py").page()
-    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == page
+    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == load("docs/make_settings.py").page()
 
 
 def test_code_fits_the_page():
@@ -40,8 +39,7 @@ def test_the_site_is_built(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     docs = ROOT / "docs"
-    pages = {str(path.relative_to(docs).with_suffix("")) for path in docs.rglob("*.md")}
-    for page in pages:
+    for page in {str(path.relative_to(docs).with_suffix("")) for path in docs.rglob("*.md")}:
         html = (tmp_path / "site" / page / "index.html").read_text(encoding="utf-8")
         # Nothing is loaded from other sites, and no link leads to a file of the checkout.
         assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"https?://", html), page

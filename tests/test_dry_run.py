@@ -28,8 +28,7 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     said = dry_run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     run = Coevolution(config, tmp_path / "run")
-    at_start = overview(config, run)
-    assert said.items() >= (at_start | {"model": said["model"]}).items()
+    assert said.items() >= (overview(config, run) | {"model": said["model"]}).items()
     run.run()
     steps = lines(tmp_path / "run")
     per_epoch, in_all = (int(n) for n in re.findall(r"(\d+) (?:rollouts an epoch|in all)", said["run"]))
@@ -48,8 +47,7 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     assert said["answer"].endswith(run.benchmark.agent_answer(seed))
     again = overview(config, Coevolution(config, tmp_path / "run"))
     assert again["run"] == "finished after epoch 3; with a larger config.epochs it continues"
-    written = outcome(config, tmp_path / "run")
-    for name in written["holds"].split(", "):
+    for name in outcome(config, tmp_path / "run")["holds"].split(", "):
         assert (tmp_path / "run" / name).exists(), name
 
 
@@ -80,8 +78,7 @@ def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir_and_says_how_
     before = sorted(tmp_path.rglob("*"))
     said = dry_run(config, tmp_path / "run")["run"]
     assert said == "finished after epoch 2; with a larger config.epochs it continues"
-    longer = checked(cache, epochs=3)
-    assert dry_run(longer, tmp_path / "run")["run"].endswith("; continues after epoch 2")
+    assert dry_run(checked(cache, epochs=3), tmp_path / "run")["run"].endswith("; continues after epoch 2")
     with pytest.raises(ValueError, match=r"config\.curriculum\.alpha"):
         dry_run(checked(cache, **{"curriculum.alpha": 0.4}), tmp_path / "run")
     assert sorted(tmp_path.rglob("*")) == before
@@ -137,8 +134,7 @@ def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_mo
     monkeypatch.setattr(platform, "device_memory", lambda: 2**30)
     with pytest.raises(ValueError, match=r"config\.model\.make describes: .* GiB .* has 1\.0 GiB"):
         dry_run(dataclasses.replace(config, model=wide), None)
-    said = dry_run(many, None)
-    assert said["too large"].startswith("a device has 1.0 GiB; use more devices")
+    assert dry_run(many, None)["too large"].startswith("a device has 1.0 GiB; use more devices")
     with pytest.raises(ValueError, match="key-value cache: .* GiB on each device, which has 1"):
         Coevolution(many, tmp_path / "run")
     samples = dataclasses.replace(config.evaluation, sampled=2**12, batch_size=2**15)

@@ -52,8 +52,7 @@ def test_it_trains_on_whole_episodes(trained):
     traces = lines(workdir, "d_train.jsonl")
     assert any(len(trace.get("answers", ())) == TURNS for trace in traces)
     for trace in traces:
-        told = [str(len(answer)) for answer in trace.get("answers", [])[:-1]]
-        assert trace.get("replies", []) == told
+        assert trace.get("replies", []) == [str(len(answer)) for answer in trace.get("answers", [])[:-1]]
     assert all(trace["answer"] == trace.get("answers", [trace["answer"]])[-1] for trace in traces)
 
 
@@ -106,8 +105,7 @@ def test_an_observation_is_not_learnt(trained):
     assert observed.any()
     other = updated(dataclasses.replace(rollouts, logprobs=np.where(observed, -9.0, rollouts.logprobs)))
     np.testing.assert_array_equal(*map(_flat, (plain, other)))
-    unmasked = updated(dataclasses.replace(rollouts, loss_mask=there))
-    assert np.abs(_flat(unmasked) - _flat(plain)).max() > 1e-5
+    assert np.abs(_flat(updated(dataclasses.replace(rollouts, loss_mask=there))) - _flat(plain)).max() > 1e-5
     agent.state = jax.device_put(state)
 
 
@@ -148,8 +146,7 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     advantages = group_advantages(reward, experiment.config.agent.advantages)
     assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
     crowded, rollouts = play(experiment, seeds[:3], episode=24)
-    reasons = {a.score.reason for of in crowded for a in of}
-    assert EPISODE_TOO_LONG in reasons and rollouts.lengths.max() <= 24
+    assert EPISODE_TOO_LONG in {a.score.reason for of in crowded for a in of} and rollouts.lengths.max() <= 24
     long, rollouts = play(experiment, seeds[:2], prompt_buckets=(3,))
     assert {a.score.reason for of in long for a in of} == {PROMPT_TOO_LONG}
     assert (rollouts.lengths == 0).all()

@@ -115,8 +115,7 @@ def test_both_players_have_the_configured_optimiser(cache, tmp_path):
             updates, state = optimizer.update(x, state, x)
             rates.append(-float(updates["w"][0]) / rate)
         np.testing.assert_allclose(rates, [0.5, 1.0, 0.75, 0.25, 0.0], atol=1e-4)
-        second = optax.tree_utils.tree_get(state, "nu")["w"][0]
-        assert float(second) == pytest.approx(1 - 0.75**5)
+        assert float(optax.tree_utils.tree_get(state, "nu")["w"][0]) == pytest.approx(1 - 0.75**5)
 
 
 @pytest.mark.slow
@@ -291,8 +290,7 @@ def test_the_run_ends_when_its_rollouts_are_spent(cache, tmp_path):
     run(cache, tmp_path / "two", epochs=2)
     spent = [line.get("rollouts/total", 0) for line in lines(tmp_path / "two")]
     for _ in range(2):  # and a run that has ended stays ended
-        experiment = run(cache, tmp_path / "budget", epochs=50, rollouts=int(spent[1]) + 1)
-        assert experiment.session.finished == 2
+        assert run(cache, tmp_path / "budget", epochs=50, rollouts=int(spent[1]) + 1).session.finished == 2
 
 
 @pytest.mark.slow

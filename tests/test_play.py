@@ -29,8 +29,7 @@ def session(cache, *typed):
         shown.append([])
         return text
 
-    config = validate(toy_config(cache))
-    play(config, "", "", ask, lambda text: shown[-1].append(text))
+    play(validate(toy_config(cache)), "", "", ask, lambda text: shown[-1].append(text))
     return ["\n".join(of) for of in shown]
 
 

@@ -108,8 +108,7 @@ def test_one_that_is_damaged_or_older_than_the_epochs_is_not_taken(
             file.write_bytes(b"damaged")
     else:
         saved.rename(saved.with_name("16"))  # of the first epoch
-    begun = struck(cache, tmp_path, None, kill, **TWO, **OFTEN)
-    assert begun[0] == (1, 0)
+    assert struck(cache, tmp_path, None, kill, **TWO, **OFTEN)[0] == (1, 0)
     assert ("checkpoint 1000008 cannot be restored" in caplog.text) is damaged
     assert contents(tmp_path) == contents(unbroken[1])
 

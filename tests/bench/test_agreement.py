@@ -45,8 +45,7 @@ def test_bad_answers_are_of_many_kinds_and_the_same_for_a_seed(name):
 
 @pytest.mark.parametrize("language", ["java", "javascript"])
 def test_answers_in_java_and_javascript(language):
-    truth = [{"weather.get": {"city": ["Oslo"], "days": [2]}}]
-    own = seed_task("simple", language=language, truth=truth)
+    own = seed_task("simple", language=language, truth=[{"weather.get": {"city": ["Oslo"], "days": [2]}}])
     found = list(bfcl_source.source_answers(own, random.Random(0), 60))
     assert len(found) == 60 and {*bfcl_source.FORMS} <= {kind for kind, _ in found}
     reference = decode_source_calls(found[0][1], language)

@@ -49,8 +49,7 @@ def extra_heads(work):
 def test_a_forward_pass_is_what_xla_counts():
     params, batch = shapes(WORK)
     flops = counted(lambda p, x: completion_logprobs(p, x, CONFIG)[0], params, batch)
-    expected = work_flops(SIZE, WORK) + unmasked(WORK) + extra_heads(WORK)
-    assert flops == pytest.approx(expected, rel=0.04)
+    assert flops == pytest.approx(work_flops(SIZE, WORK) + unmasked(WORK) + extra_heads(WORK), rel=0.04)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +64,7 @@ def test_an_update_is_three_forward_passes(work):
     flops = counted(jax.grad(loss), params, batch)
     step = dataclasses.replace(work, kind="grpo")
     assert work_flops(SIZE, step) == 3 * work_flops(SIZE, work)
-    expected = work_flops(SIZE, step) + 3 * (unmasked(work) + extra_heads(work))
-    assert flops == pytest.approx(expected, rel=0.06)
+    assert flops == pytest.approx(work_flops(SIZE, step) + 3 * (unmasked(work) + extra_heads(work)), rel=0.06)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -62,8 +62,7 @@ def test_the_comparison_finds_a_difference(workdirs):
     tensorstore.KvStore.open(spec).result().write("x/0", b"others").result()
     (a / "agent").mkdir()
     (a / "agent" / "config.json").touch()
-    settings = json.loads((a / "config.json").read_text())
-    (a / "config.json").write_text(json.dumps(settings | {"seed": 1}))
+    (a / "config.json").write_text(json.dumps(json.loads((a / "config.json").read_text()) | {"seed": 1}))
     (a / "tasks.jsonl").write_text("1\n2")
     wrong = ["agent/config.json", "checkpoints/1/agent/x/0", "config.json", "tasks.jsonl"]
     assert differences(a, b) == differences(b, a) == wrong

@@ -24,8 +24,7 @@ def test_the_written_model_is_one_that_we_read(tmp_path):
     shape = huggingface_config(SIZES["tiny"])
     random_model.write(tmp_path, shape)
     config = TransformerConfig.from_huggingface(huggingface.read_config(tmp_path))
-    params = huggingface.load_params(tmp_path, config)
-    flat = [np.asarray(x) for x in jax.tree.leaves(params)]
+    flat = [np.asarray(x) for x in jax.tree.leaves(huggingface.load_params(tmp_path, config))]
     assert sum(x.size for x in flat) == random_model.parameters(shape)
     assert all(x.std() > 0 for x in flat)  # no bias or norm is left at its initial value
     again = tmp_path / "again"

@@ -150,8 +150,7 @@ def test_a_mirror_without_an_end_is_given_up(files, tmp_path, datasets, monkeypa
 
 def test_a_damaged_file_of_an_earlier_download_is_named(files, tmp_path, datasets):
     datasets("made_up")
-    laid_out = data_files.prepared_directory(tmp_path / "tfds") / "made_up"
-    (laid_out / "a.json").write_bytes(b"[]")
+    (data_files.prepared_directory(tmp_path / "tfds") / "made_up" / "a.json").write_bytes(b"[]")
     assert "a.json has 2 bytes, expected 15" in datasets("made_up")
 
 

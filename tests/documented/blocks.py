@@ -82,8 +82,7 @@ class Invocation:
 
 def blocks() -> Iterator[Block]:
     """All code of README.md, CONTRIBUTING.md, docs/, the notebooks' texts, and the docstrings of configs/."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    for page in pages:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         yield from _markdown(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"))
     for page in sorted((ROOT / "notebooks").glob("*.ipynb")):
         for cell in nbformat.read(page, as_version=nbformat.NO_CONVERT).cells:
@@ -131,8 +130,7 @@ def invocations(block: Block) -> list[Invocation]:
         for file in (directory / "record").iterdir():
             if not file.suffix:
                 line, *words = file.read_text().split("\0")[:-1]
-                exported = shlex.split(_stored(file, ".env"))
-                pairs = (word.partition("=") for word in exported if "=" in word)
+                pairs = (word.partition("=") for word in shlex.split(_stored(file, ".env")) if "=" in word)
                 own = {*before, "TOOLS", "RECORD", "DOC_LINE", "SHLVL", "OLDPWD"}
                 environment = tuple((key, value) for key, _, value in pairs if key not in own)
                 where = f"{block.page}:{block.line + int(line) - 1}"

@@ -64,8 +64,7 @@ def sbatch(invocation: Invocation, place: Checkout) -> None:
     at = invocation.arguments.index("launch/slurm.sbatch")
     cluster = fake_slurm.Cluster(place.root / "slurm")
     workdir = f"--workdir={cluster.workdir}"
-    own = invocation.arguments[at + 1 :]
-    arguments = [workdir if a.startswith("--workdir=") else a for a in own]
+    arguments = [workdir if a.startswith("--workdir=") else a for a in invocation.arguments[at + 1 :]]
     done = cluster.submit(place.root / invocation.arguments[at], *arguments)
     assert done.returncode == 0, done.stderr
     assert set(arguments) < set(shlex.split((cluster.control / "srun").read_text()))

@@ -47,8 +47,7 @@ def prints(program: str, said: str, *few: str) -> Callable:
 
     def run(invocation: Invocation, place: Checkout) -> None:
         given = place.with_model(invocation) if invocation.flag("config") else place.arguments(invocation)
-        done = place.run(program, *given, *few)
-        _succeeded(done, said.format(workdir=invocation.flag("workdir")))
+        _succeeded(place.run(program, *given, *few), said.format(workdir=invocation.flag("workdir")))
 
     return run
 
@@ -63,14 +62,12 @@ def dry_run(invocation: Invocation, place: Checkout) -> None:
     arguments = place.with_model(invocation)
     if "--dry_run" not in arguments:
         arguments.append("--dry_run")
-    done = place.run("main", *arguments, *ONE_DEVICE)
-    _succeeded(done, "\nmemory ")
+    _succeeded(place.run("main", *arguments, *ONE_DEVICE), "\nmemory ")
 
 
 def supervised(invocation: Invocation, place: Checkout) -> None:
     """A model is trained for three steps."""
-    done = place.run("supervised", *place.arguments(invocation), *ONE_DEVICE, *SHORT)
-    _succeeded(done, "")
+    _succeeded(place.run("supervised", *place.arguments(invocation), *ONE_DEVICE, *SHORT), "")
     assert (place.root / invocation.flag("out") / "model.safetensors").is_file()
 
 
@@ -90,8 +87,7 @@ def experiment(invocation: Invocation, place: Checkout) -> None:
             directory = run_dir(workdir, arm, seed)
             write_run(directory, 0.1 + 0.02 * gain, seed, epochs=30)
             (directory / DONE).write_text("{}")
-    done = place.run("experiment", *arguments)
-    _succeeded(done, f"page: {invocation.flag('workdir')}/report/report.html")
+    _succeeded(place.run("experiment", *arguments), f"page: {invocation.flag('workdir')}/report/report.html")
 
 
 def evaluate_server(invocation: Invocation, place: Checkout) -> None:

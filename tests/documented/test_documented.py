@@ -145,10 +145,8 @@ def test_every_command_is_of_one_kind():
 
 def test_every_kind_is_shown():
     """An entry above that no page uses is obsolete."""
-    there = {name for invocation in shown().values() for name in kinds_of(invocation)}
-    assert there == set(KINDS)
-    programs = {invocation.program for invocation in shown().values()}
-    assert {*TOOLS, *NOT_RUN} <= programs
+    assert {name for invocation in shown().values() for name in kinds_of(invocation)} == set(KINDS)
+    assert {*TOOLS, *NOT_RUN} <= {invocation.program for invocation in shown().values()}
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +171,7 @@ def test_commands(name, request, checkout):
     """All commands of a kind run before the failed ones are named."""
     kind, failed = KINDS[name], []
     if DATA in kind.needs:
-        data = request.getfixturevalue("data_dir")
-        request.getfixturevalue("monkeypatch").setenv("GENENV_DATA", str(data))
+        request.getfixturevalue("monkeypatch").setenv("GENENV_DATA", str(request.getfixturevalue("data_dir")))
     if "torch" in kind.needs:
         pytest.importorskip("torch")
     place = request.getfixturevalue("finished") if RUN in kind.needs else checkout

@@ -49,8 +49,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_success(n, c):
 
 
 def test_metrics_of_several_samples():
-    rows = [[1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
-    metrics = evaluation_metrics(Games(), results(rows))
+    metrics = evaluation_metrics(Games(), results([[1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]))
     assert metrics["accuracy"] == pytest.approx(6 / 15)
     assert metrics["pass@1"] == pytest.approx(metrics["accuracy"])
     assert set(metrics) == {
@@ -82,8 +81,7 @@ def test_answers_that_fail_by_their_form_are_told_from_wrong_ones():
 
 
 def test_intervals_are_those_of_the_binomial_for_one_sample_a_task():
-    rng = np.random.default_rng(0)
-    rows = rng.random((400, 1)) < 0.3
+    rows = np.random.default_rng(0).random((400, 1)) < 0.3
     p = rows.mean()
     low, high = bounds(results(rows), resamples=2000)["accuracy"]
     half = 1.96 * np.sqrt(p * (1 - p) / 400)
@@ -91,8 +89,7 @@ def test_intervals_are_those_of_the_binomial_for_one_sample_a_task():
 
 
 def test_samples_of_a_task_are_not_taken_for_independent():
-    rng = np.random.default_rng(1)
-    once = rng.random((60, 1)) < 0.5
+    once = np.random.default_rng(1).random((60, 1)) < 0.5
     same = np.repeat(once, 20, axis=1)  # every task is either always or never solved
     width = lambda rows: np.diff(bounds(results(rows))["accuracy"])  # noqa: E731
     assert width(same) == pytest.approx(width(once), rel=0.1)

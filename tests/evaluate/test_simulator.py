@@ -40,8 +40,7 @@ def test_generations_are_counted_by_reason(cache, tmp_path):
     seeds = benchmark.tasks("seed")[:3]
     held_out = benchmark.simulator_answer(benchmark.tasks("eval")[0])
     fresh, unreadable = "a task without copy", "sevenths" * 7  # the toy cannot parse lengths of 7 n
-    texts = [benchmark.simulator_answer(seeds[0]), held_out, fresh, "", unreadable, fresh]
-    said = Saying(texts)
+    said = Saying([benchmark.simulator_answer(seeds[0]), held_out, fresh, "", unreadable, fresh])
     found = evaluate_simulator(config, benchmark, seeds, said, Progress(0, silent=True), tmp_path)
     # As in a first epoch, the seeds have no statistics.
     assert said.asked == [benchmark.simulator_messages(s, SeedStatistics()) for s in seeds]

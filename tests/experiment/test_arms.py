@@ -55,15 +55,13 @@ def test_a_suite_is_a_plan_of_different_arms_that_main_understands(name, tmp_pat
         _, module, name, *flags, workdir = runner.arguments(arm, 7)
         assert (module, name) == ("-m", "genenv_jax.main")
         assert workdir == f"--workdir={tmp_path / arm / 'seed-7'}"
-        config = flatten(validate(parsed(*flags)).to_dict())
-        assert config == {**expected, "seed": 7}
+        assert flatten(validate(parsed(*flags)).to_dict()) == {**expected, "seed": 7}
 
 
 @pytest.mark.parametrize("name", SUITES)
 def test_the_arms_of_a_suite_share_everything_else(name):
     plan = make_plan(suite(name))
-    arms = plan.suite.arms
-    changed = {key for arm in arms.values() for key in arm}
+    changed = {key for arm in plan.suite.arms.values() for key in arm}
     rest = [{k: v for k, v in c.items() if k not in changed} for c in plan.configs.values()]
     assert all(one == rest[0] for one in rest)
     if name != "suite.py:quick":

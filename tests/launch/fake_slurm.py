@@ -85,8 +85,7 @@ class Cluster:
         parts = [self.control / name for name in ("tasks", "ready", "exit")]
         for path in (self.commands, self.workdir, *parts):
             path.mkdir(parents=True)
-        scripts = {"srun": SRUN, "scancel": SCANCEL, "scontrol": SCONTROL, "python": PROGRAM}
-        for name, text in scripts.items():
+        for name, text in {"srun": SRUN, "scancel": SCANCEL, "scontrol": SCONTROL, "python": PROGRAM}.items():
             (self.commands / name).write_text(text.format(control=self.control))
             (self.commands / name).chmod(0o755)
         self.starts = 0

@@ -24,8 +24,7 @@ def accepted(arguments):
     found = []
 
     def run(main, buckets=False):
-        rest = flags.FLAGS(sys.argv)
-        assert main is not None and len(rest) == 1
+        assert main is not None and len(flags.FLAGS(sys.argv)) == 1
         assert flags.FLAGS.config.keys() and flags.FLAGS.workdir
         found.append(flags.FLAGS.distributed == "auto")
 

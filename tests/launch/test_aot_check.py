@@ -79,8 +79,7 @@ def test_every_program(aot_check, model, lora):
     config = small_config(**{"memory.offload": "phase"} if lora else {})
     part = aot.parse_slice("v5e:2x2")
     decoder = aot_check.model_config(model, config, lora)
-    chosen = "1,2,2" if lora else "auto"
-    mesh = aot_check.choose_mesh(chosen, config, decoder, aot.slice_devices(part))
+    mesh = aot_check.choose_mesh("1,2,2" if lora else "auto", config, decoder, aot.slice_devices(part))
     rows = {row.name: row for row in aot_check.measure_all(config, decoder, mesh, part, [])}
     assert list(rows) == [
         "prefill agent", "decode agent", "score agent", "old logp agent",
@@ -107,8 +106,7 @@ def test_every_program(aot_check, model, lora):
     state = trees["own parameters"] + trees["own moments"]
     assert update.footprint["arguments"] >= state
     assert update.footprint["aliased"] >= 0.99 * state  # donated, and written in place
-    beside = ("other moments", "other parameters", "reference")
-    assert update.residents == {k: trees[k] for k in beside}
+    assert update.residents == {k: trees[k] for k in ("other moments", "other parameters", "reference")}
 
 
 LIBTPU = 'libtpu==0.0.42.*; extra == "tpu"'
@@ -229,8 +227,7 @@ def _programs(config, decoder):
     aot_programs = importlib.import_module("aot_programs")
     mesh = make_mesh(1, 1, 1, devices=jax.devices()[:1])
     programs = {p.name: p for p in aot_programs.programs(config, decoder, mesh)}
-    work = aot_programs.player_work(config)["agent"]
-    return programs, mesh, work, importlib.import_module("aot_costs")
+    return programs, mesh, aot_programs.player_work(config)["agent"], importlib.import_module("aot_costs")
 
 
 @pytest.mark.slow
@@ -256,8 +253,7 @@ def test_the_roofline(aot_check):
     read = costs.memory_traffic(decode, work, decoder, mesh)
     assert costs.least_seconds(decode, work, decoder, mesh, part) == read / 819e9
     computed = costs.flops(update, work, decoder)
-    least = costs.least_seconds(update, work, decoder, mesh, part)
-    assert computed / least / 197e12 == pytest.approx(0.75)
+    assert computed / costs.least_seconds(update, work, decoder, mesh, part) / 197e12 == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("tokens", [3, 16])

@@ -23,8 +23,7 @@ def test_what_is_copied_exists_and_is_not_ignored():
 
 def test_it_runs_as_a_user_that_it_makes():
     (made,) = re.findall(r"useradd .*--uid (\d+)", " ".join(LINES))
-    users = [text for step, text in STEPS if step == "USER"]
-    assert users == [made] and int(made) > 0
+    assert [text for step, text in STEPS if step == "USER"] == [made] and int(made) > 0
     assert STEPS[-1] == ["ENTRYPOINT", '["python", "-m", "genenv_jax.main"]']
 
 

@@ -57,8 +57,7 @@ def test_it_is_valid_and_the_program_takes_its_arguments():
 def test_the_comment_sets_what_it_takes():
     text = MANIFEST.read_text()
     assert set(string.Template(text).get_identifiers()) == set(VALUES)
-    lines = re.search(r"export NAME=.*\n.*CHIPS=\d+", text)[0]
-    assert set(re.findall(r"([A-Z]+)=", lines)) == set(VALUES)
+    assert set(re.findall(r"([A-Z]+)=", re.search(r"export NAME=.*\n.*CHIPS=\d+", text)[0])) == set(VALUES)
 
 
 def test_one_pod_a_host_and_all_chips_of_the_topology():

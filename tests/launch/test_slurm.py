@@ -105,14 +105,12 @@ def test_a_run_goes_on_where_slurm_does_not_take_the_signal(cluster):
 
 def test_a_failing_worker_ends_the_job_for_good(cluster):
     (cluster.control / "exit/1").write_text("5")  # the other ends with 143, which is what srun returns
-    done = submit(cluster)
-    assert done.returncode == 143 and cluster.starts == 1
+    assert submit(cluster).returncode == 143 and cluster.starts == 1
 
 
 def test_a_workdir_that_another_run_holds_is_not_taken_at_the_first_start(cluster):
     (cluster.workdir / "run.lock").touch()
-    done = submit(cluster)
-    assert "in use" in done.stderr and (cluster.workdir / "run.lock").exists()
+    assert "in use" in submit(cluster).stderr and (cluster.workdir / "run.lock").exists()
     assert cluster.starts == 1
 
 

@@ -55,8 +55,7 @@ class Cloud:
         head, tail = list(arguments), []
         if "--" in head:
             head, tail = head[: head.index("--")], head[head.index("--") :]
-        script = self.repository / "launch/tpu_vm.sh"
-        return [script, *head, "--poll_seconds=0", *tail]
+        return [self.repository / "launch/tpu_vm.sh", *head, "--poll_seconds=0", *tail]
 
     def launch(self, *arguments):
         return subprocess.run(
@@ -275,8 +274,7 @@ def test_a_preempted_run_goes_on_in_the_same_workdir(cloud):
     )
     calls = (cloud.control / "calls.jsonl").read_text()
     assert "/runs/slice/run.lock" in calls and "/runs/slice/models/.*.lock" in calls
-    metrics = (cloud.bucket / "runs/slice/metrics.jsonl").read_text()
-    assert metrics == "{}\n{}\n"  # both starts wrote there
+    assert (cloud.bucket / "runs/slice/metrics.jsonl").read_text() == "{}\n{}\n"  # both starts wrote there
 
 
 def test_a_dropped_connection_loses_nothing(cloud):

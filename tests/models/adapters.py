@@ -21,8 +21,7 @@ def load(path, config):
     """An adapter directory's arrays, nested and stacked as `lora.split` gives them; none is left over."""
     tensors = safetensors.numpy.load_file(path / peft.WEIGHTS)
     adapters = {}
-    shapes = traverse_util.flatten_dict(lora.split(param_shapes(config))[1])
-    for name, leaf in shapes.items():
+    for name, leaf in traverse_util.flatten_dict(lora.split(param_shapes(config))[1]).items():
         layers = [tensors.pop(peft._key(name, layer)).T for layer in range(leaf.shape[0])]
         adapters[name] = np.stack([x.reshape(leaf.shape[1:]) for x in layers])
     assert not tensors

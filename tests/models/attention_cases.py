@@ -19,8 +19,7 @@ def make_past(*, s, lengths=None, kv=2, h=8, b=2, dtype="float32", seed=0):
 def make_inputs(*, g, t, s, lengths=None, n=4, kv=2, h=8, b=2, dtype="float32", seed=0):
     """q, k, v and the list of past segments: none where s = 0."""
     rng = np.random.default_rng(seed + 100)
-    sizes = (n, kv, kv)
-    q, k, v = (jnp.asarray(rng.normal(size=(b, g, t, m, h)), dtype) for m in sizes)
+    q, k, v = (jnp.asarray(rng.normal(size=(b, g, t, m, h)), dtype) for m in (n, kv, kv))
     past = [make_past(s=s, lengths=lengths, kv=kv, h=h, b=b, dtype=dtype, seed=seed)] if s else []
     return q, k, v, past
 
@@ -55,8 +54,7 @@ def forward_and_gradients(function, q, k, v, past):
     direction = np.random.default_rng(5).normal(size=q.shape).astype(np.float32)
 
     def scalar(q, k, v, pairs):
-        segments = [(*pair, mask) for pair, (_, _, mask) in zip(pairs, past, strict=True)]
-        out = function(q, k, v, segments)
+        out = function(q, k, v, [(*pair, mask) for pair, (_, _, mask) in zip(pairs, past, strict=True)])
         return jnp.sum(out.astype(jnp.float32) * direction), out
 
     pairs = [segment[:2] for segment in past]
@@ -78,8 +76,7 @@ def assert_equal_with_gradients(got, want, inputs):
     assert len(got_leaves) == len(want_leaves) == 4 + 2 * len(past)
     if q.dtype == jnp.float32:
         for a, b in zip(got_leaves, want_leaves, strict=True):
-            scale = max(1.0, float(jnp.abs(b).max()))
-            np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * scale)
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * max(1.0, float(jnp.abs(b).max())))
             assert float(jnp.abs(b).max()) > 1e-2  # far above the tolerance
         return
     exact = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == q.dtype else x, (q, k, v, past))

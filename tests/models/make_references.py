@@ -70,8 +70,7 @@ def gradients(name):
         out.logits[:, :-1].flatten(0, 1), torch.from_numpy(labels).long().flatten()
     )
     loss.backward()
-    found = {name: p.grad.numpy() for name, p in model.named_parameters()}
-    return found | {"loss": np.float32(loss.item())}
+    return {name: p.grad.numpy() for name, p in model.named_parameters()} | {"loss": np.float32(loss.item())}
 
 
 def saved_config(options):
@@ -96,8 +95,7 @@ def adapter(name):
     rng = np.random.default_rng(0)
     for key, parameter in model.named_parameters():
         if "lora_" in key:
-            values = rng.normal(0, 0.2, parameter.shape).astype(np.float32)
-            parameter.data = torch.from_numpy(values)
+            parameter.data = torch.from_numpy(rng.normal(0, 0.2, parameter.shape).astype(np.float32))
     arrays = {"logits": masked_logits(model)}
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)

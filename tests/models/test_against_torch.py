@@ -46,8 +46,7 @@ def assert_masked_logits(model, params, want, scale=1.0):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits(tmp_path, stored, name):
-    path = tiny.write_model(tmp_path / "model", **MODELS[name])
-    assert_masked_logits(*load(path), stored[f"model/{name}"])
+    assert_masked_logits(*load(tiny.write_model(tmp_path / "model", **MODELS[name])), stored[f"model/{name}"])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -55,8 +54,7 @@ def test_config_as_transformers_spells_it(name):
     """The newest spelling and that of published files agree."""
     saved = json.loads((cases.FOLDER / "configs.json").read_text())[name]
     assert "rope_parameters" in saved and "rope_scaling" not in saved
-    options = {k: v for k, v in MODELS[name].items() if k != "tokenizer"}
-    written = tiny.config_dict(**options)
+    written = tiny.config_dict(**{k: v for k, v in MODELS[name].items() if k != "tokenizer"})
     assert TransformerConfig.from_huggingface(saved) == TransformerConfig.from_huggingface(written)
 
 
@@ -66,8 +64,7 @@ def test_logits_at_long_positions(tmp_path, stored, name):
     want = stored[f"far/{name}"]
     model, params = load(path)
     tokens, positions = cases.far_batch()
-    got = logits(model, params, tokens, positions)
-    np.testing.assert_allclose(got, want, atol=1e-4, rtol=0)
+    np.testing.assert_allclose(logits(model, params, tokens, positions), want, atol=1e-4, rtol=0)
     # Positions and scaling matter to this model: without either, the logits differ.
     near = np.broadcast_to(np.arange(tokens.shape[1], dtype=np.int32), tokens.shape)
     assert np.abs(logits(model, params, tokens, near) - want).max() > 1e-2
@@ -115,21 +112,18 @@ def test_gradients_of_mean_cross_entropy(tmp_path, stored, name):
 
 
 def test_bfloat16_activations_stay_close(tmp_path, stored):
-    path = tiny.write_model(tmp_path / "model", **MODELS["qwen2"])
-    model, params = load(path, dtype="bfloat16")
+    model, params = load(tiny.write_model(tmp_path / "model", **MODELS["qwen2"]), dtype="bfloat16")
     tokens, mask = padded_batch()
     want, got = stored["model/qwen2"], logits(model, params, tokens)
     assert got.dtype == jnp.float32
-    error = np.abs(np.asarray(got)[mask] - want)
-    assert 0 < error.max() < 0.05 * np.abs(want).max()
+    assert 0 < np.abs(np.asarray(got)[mask] - want).max() < 0.05 * np.abs(want).max()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_our_directory_in_transformers(tmp_path, monkeypatch, torch, name):
     """Parameters made here and exported with an index give the same logits there."""
-    options = {k: v for k, v in MODELS[name].items() if k != "tokenizer"}
-    hf_config = tiny.config_dict(**options)
+    hf_config = tiny.config_dict(**{k: v for k, v in MODELS[name].items() if k != "tokenizer"})
     config = TransformerConfig.from_huggingface(hf_config)
     rng = np.random.default_rng(6)
     params = jax.tree.map(

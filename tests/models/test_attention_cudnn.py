@@ -37,8 +37,7 @@ def test_gradients_of_the_prompt_are_added_up_in_float32():
     ((keys, values, mask),) = past
 
     def total(values):
-        shared = [(keys, values, mask)]
-        out = with_shared_past(without_gpu)(jnp.zeros_like(q), k, v, shared)
+        out = with_shared_past(without_gpu)(jnp.zeros_like(q), k, v, [(keys, values, mask)])
         return jnp.sum(out.astype(jnp.float32))
 
     grad = jax.jit(jax.grad(total))(values).astype(jnp.float32)
@@ -52,8 +51,7 @@ def gpu_lowering(monkeypatch):
     monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91_000)
 
     def text(function, *args):
-        traced = jax.jit(function).trace(*args)
-        return traced.lower(lowering_platforms=("cuda",)).as_text()
+        return jax.jit(function).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
 
     return text
 
@@ -63,8 +61,7 @@ def test_lowers_to_cudnn_calls(gpu_lowering, s):
     q, k, v, past = make_inputs(g=4, t=9, s=s, h=64, dtype="bfloat16")
     kernel = with_shared_past(cudnn_attention)
     kind = "fmhaScaleBiasSoftmax" if s else "fmhaSoftmax"
-    forward = gpu_lowering(kernel, q, k, v, past)
-    assert forward.count(f"@__cudnn${kind}(") == 1
+    assert gpu_lowering(kernel, q, k, v, past).count(f"@__cudnn${kind}(") == 1
     pairs = [segment[:2] for segment in past]
 
     def gradients(q, k, v, pairs):
@@ -84,7 +81,6 @@ def test_masks_do_not_grow_with_the_group(gpu_lowering):
     """One row's scores under one mask at a time: (b, 1, t, s + t), whatever g."""
     for g in (2, 6):
         q, k, v, past = make_inputs(g=g, t=16, s=24, h=64, dtype="bfloat16")
-        kernel = with_shared_past(cudnn_attention)
-        text = gpu_lowering(kernel, q, k, v, past)
+        text = gpu_lowering(with_shared_past(cudnn_attention), q, k, v, past)
         assert "tensor<2x1x16x40xbf16>" in text
         assert f"tensor<{2 * g}x1x16x40xbf16>" not in text

@@ -33,8 +33,7 @@ from tests.models.attention_cases import (
 def test_equals_the_plain_path(case, dtype):
     s = case["s"]
     inputs = make_inputs(**case, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype)
-    block = 256 if case["t"] < 128 else 128
-    kernel = functools.partial(splash_attention, interpret=True, max_block=block)
+    kernel = functools.partial(splash_attention, interpret=True, max_block=256 if case["t"] < 128 else 128)
     assert_equal_with_gradients(with_shared_past(kernel), causal_attention, inputs)
 
 
@@ -84,13 +83,11 @@ def test_blocks_between_rows_are_skipped():
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask_info as info
 
-    mask = masks.MultiHeadMask([GroupMask(1024, 8, 512)])
-    found, _ = info.process_mask(mask, (512, 512))
+    found, _ = info.process_mask(masks.MultiHeadMask([GroupMask(1024, 8, 512)]), (512, 512))
     assert found.block_mask.shape == (1, 8, 3)  # two blocks of the prompt and one of its own
     np.testing.assert_array_equal(found.block_mask[0], [[2, 2, 1]] * 8)
     assert found.partial_mask_blocks.shape == (1, 512, 512)  # one causal block serves all
-    local = masks.MultiHeadMask([GroupMask(1024, 8, 512, 512)])
-    found, _ = info.process_mask(local, (512, 512))
+    found, _ = info.process_mask(masks.MultiHeadMask([GroupMask(1024, 8, 512, 512)]), (512, 512))
     np.testing.assert_array_equal(found.block_mask[0], [[1, 1]] * 8)  # the prompt's last, and its own
 
 
@@ -141,8 +138,7 @@ def test_compiles_for_a_tpu(sizes, head_dim, monkeypatch):
     monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # there is no TPU to share
     from jax.experimental import topologies
 
-    devices = topologies.get_topology_desc("v5e:2x2", "tpu").devices
-    mesh = make_mesh(*sizes, devices=devices)
+    mesh = make_mesh(*sizes, devices=topologies.get_topology_desc("v5e:2x2", "tpu").devices)
     b, g, t, s, n, kv = 4, 8, 511, 4096, 28, 4
 
     def shaped(*shape, axes, dtype=jnp.bfloat16):
@@ -154,8 +150,7 @@ def test_compiles_for_a_tpu(sizes, head_dim, monkeypatch):
     mask = shaped(b, 1, 1, s, axes=("batch", None, None, None), dtype=bool)
 
     def loss(q, k, v, keys, values, mask):
-        out = causal_attention(q, k, v, [(keys, values, mask)], "splash")
-        return jnp.sum(out.astype(jnp.float32) ** 2)
+        return jnp.sum(causal_attention(q, k, v, [(keys, values, mask)], "splash").astype(jnp.float32) ** 2)
 
     with rules.activate(mesh):
         lowered = jax.jit(jax.grad(loss, argnums=range(5))).lower(q, k, k, keys, keys, mask)

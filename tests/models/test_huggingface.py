@@ -205,8 +205,7 @@ def test_tensors_that_are_not_the_models(model, change, message):
 
 
 def test_too_few_layers_in_the_configuration(model):
-    config = config_of(model)
-    shallow = TransformerConfig(**{**vars(config), "num_layers": 1})
+    shallow = TransformerConfig(**{**vars(config_of(model)), "num_layers": 1})
     with pytest.raises(ValueError, match=r"unexpected key model\.layers\.1\..* and 8 more"):
         huggingface.load_params(model, shallow)
 

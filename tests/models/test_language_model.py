@@ -66,11 +66,9 @@ def test_what_a_directory_says(model, tiny_model):
 )
 def test_messages_are_encoded_as_transformers_does(model, messages):
     got = model.encode_messages(messages)
-    want = model.tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-    assert got == want
+    assert got == model.tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
     assert all(type(token) is int for token in got)
-    text = model.tokenizer.decode(got)
-    assert text.endswith("<|im_end|>\n<|im_start|>assistant\n")
+    assert model.tokenizer.decode(got).endswith("<|im_end|>\n<|im_start|>assistant\n")
 
 
 @pytest.mark.parametrize("special", [True, False])
@@ -209,8 +207,7 @@ def test_save_keeps_tokenizer_and_end_tokens(tmp_path, directory):
     model = LanguageModel.load(directory)
     out = model.save(tmp_path / "out", model.load_params())
     # Byte for byte: the installed transformers would write what older versions cannot read.
-    own = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", template
-    for name in own:
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", template):
         assert (out / name).read_bytes() == (directory / name).read_bytes()
     again = LanguageModel.load(out)
     assert again.eos_ids == model.eos_ids
@@ -463,8 +460,7 @@ def test_the_form_in_which_a_template_writes_calls(directory, template, form):
 )
 def test_templates_without_tools(directory, template):
     tiny.write_tokenizer(directory, chat_template=template)
-    model = LanguageModel.load(directory)
-    assert model.written_call == ""
+    assert LanguageModel.load(directory).written_call == ""
 
 
 def _prompt(benchmark):

@@ -30,15 +30,13 @@ def test_operands_are_rounded_and_sums_are_not(rows, dtype, rounding):
     x, kernel, gradient = (
         rng.normal(size=shape).astype(np.float32) for shape in ((rows, 96), (96, 80), (rows, 80))
     )
-    narrow = jnp.asarray(kernel).astype(jnp.bfloat16)
-    product, back = jax.vjp(matmul, jnp.asarray(x, dtype), narrow)
+    product, back = jax.vjp(matmul, jnp.asarray(x, dtype), jnp.asarray(kernel).astype(jnp.bfloat16))
     of_x, of_kernel = back(jnp.asarray(gradient, dtype))
     assert (product.dtype, of_x.dtype, of_kernel.dtype) == (dtype, dtype, jnp.bfloat16)
     product, of_x, of_kernel = (np.asarray(x.astype(jnp.float32)) for x in (product, of_x, of_kernel))
     np.testing.assert_allclose(product, rounded(x) @ rounded(kernel), rtol=rounding, atol=2e-5)
     np.testing.assert_allclose(of_x, rounded(gradient) @ rounded(kernel).T, rtol=rounding, atol=2e-5)
-    expected = rounded(x).T @ rounded(gradient)
-    np.testing.assert_allclose(of_kernel, expected, rtol=2**-8, atol=1e-4)
+    np.testing.assert_allclose(of_kernel, rounded(x).T @ rounded(gradient), rtol=2**-8, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -65,13 +63,11 @@ def test_the_sampler_and_the_trainer_round_alike():
     """And unlike float32: the option reaches both."""
     params = make_params()
     prompts = [[3, 5, 7], [2, 9]]
-    engine = Engine(MIXED, SamplingParams(6, 4, ()), 2, (4,))
-    rollouts = engine(params, prompts, jax.random.key(0))
+    rollouts = Engine(MIXED, SamplingParams(6, 4, ()), 2, (4,))(params, prompts, jax.random.key(0))
     batch = rollouts.batch((4,), 2)
     mask = np.asarray(batch.mask) > 0
     own, exact = (np.asarray(score_completions(params, batch, c))[mask] for c in (MIXED, CONFIG))
-    sampled = np.asarray(rollouts.logprobs)[mask]
-    assert np.abs(sampled - own).max() < 2e-3
+    assert np.abs(np.asarray(rollouts.logprobs)[mask] - own).max() < 2e-3
     assert 1e-5 < np.abs(exact - own).max() < 5e-2
 
 

@@ -58,8 +58,7 @@ def test_padding_makes_no_difference(params):
 def test_completions_of_one_token(params, want):
     batch = make_batch(PROMPTS, LENGTHS)
     short = batch._replace(completions=batch.completions[..., :1], completion_lengths=np.minimum(LENGTHS, 1))
-    got = score_completions(params, short, CONFIG)
-    np.testing.assert_allclose(got, want[0][..., :1], atol=1e-5)
+    np.testing.assert_allclose(score_completions(params, short, CONFIG), want[0][..., :1], atol=1e-5)
 
 
 def test_gradients_in_chunks(params):

@@ -143,8 +143,7 @@ def test_adapters_are_no_part_of_a_checkpoint(tmp_path):
     from genenv_jax.models.lora import LoraConfig
 
     path, config = write(tmp_path)
-    hf_config = huggingface.read_config(path)
-    with_adapters = TransformerConfig.from_huggingface(hf_config, lora=LoraConfig(rank=2))
+    with_adapters = TransformerConfig.from_huggingface(huggingface.read_config(path), lora=LoraConfig(rank=2))
     params = huggingface.load_params(path, with_adapters)
     assert_equal(params, expected(config, tiny.random_tensors(tiny.config_dict())))
 
@@ -220,8 +219,7 @@ def test_blocks_are_written_in_place_on_tpus(kinds):
     pytest.importorskip("libtpu")
     from jax.experimental import topologies
 
-    devices = topologies.get_topology_desc("v5e:2x2", "tpu").devices
-    mesh = jax.sharding.Mesh(np.asarray(devices), ("shard",))
+    mesh = jax.sharding.Mesh(np.asarray(topologies.get_topology_desc("v5e:2x2", "tpu").devices), ("shard",))
     for shard, block in (
         [(6, 256, 1_024), (1, 256, 1_024)],
         [(6, 256, 28, 128), (1, 256, 5, 128)],  # heads
@@ -245,8 +243,7 @@ def test_transpose(dtype, shape):
 @pytest.mark.slow
 def test_memory_beyond_the_shards(tmp_path):
     """0.5B parameters in a process of its own; a second copy of the largest leaf would be 0.25 GiB."""
-    flags = ("--shape=Qwen2.5-0.5B", f"--directory={tmp_path}", "--fsdp=1")
-    done = command("bench/load_weights.py", *flags)
+    done = command("bench/load_weights.py", "--shape=Qwen2.5-0.5B", f"--directory={tmp_path}", "--fsdp=1")
     assert done.returncode == 0, done.stderr
     rows = [re.split(r" *\| *", line) for line in done.stdout.splitlines() if line.startswith("|")]
     result = dict(zip(rows[0], rows[-1], strict=True))

@@ -19,8 +19,7 @@ def read(family="qwen2", **changes):
 def test_published_models_have_their_published_size(name):
     hf_config, count = MODELS[name]
     config = TransformerConfig.from_huggingface(hf_config)
-    sizes = [math.prod(leaf.shape) for leaf in jax.tree.leaves(param_shapes(config))]
-    assert sum(sizes) == count
+    assert sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(param_shapes(config))) == count
     assert config.max_positions == hf_config["max_position_embeddings"]
 
 
@@ -62,8 +61,7 @@ def test_defaults_of_the_families():
 def test_options_and_hash():
     config = read("qwen3", rope_scaling={"rope_type": "linear", "factor": 2})
     assert hash(config) == hash(read("qwen3", rope_scaling={"rope_type": "linear", "factor": 2.0}))
-    hf_config = tiny.config_dict("qwen3")
-    assert TransformerConfig.from_huggingface(hf_config, dtype="bfloat16").dtype == "bfloat16"
+    assert TransformerConfig.from_huggingface(tiny.config_dict("qwen3"), dtype="bfloat16").dtype == "bfloat16"
 
 
 def test_windows_that_are_not_in_use():
@@ -143,8 +141,7 @@ def test_gemmas_refused_by_name(changes, message):
 
 
 def test_gemmas_without_windows():
-    full = ["full_attention"] * 3
-    assert read("gemma3_text", layer_types=full).window is None
+    assert read("gemma3_text", layer_types=["full_attention"] * 3).window is None
     assert read("gemma3_text", layer_types=None, sliding_window_pattern=1).window is None
 
 

@@ -103,8 +103,7 @@ def test_an_installed_package_needs_no_checkout(tmp_path):
     library, here = tmp_path / "library", tmp_path / "here"
     here.mkdir()
     library.mkdir()
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "genenv_jax", library / "genenv_jax", ignore=ignored)
+    shutil.copytree(ROOT / "genenv_jax", library / "genenv_jax", ignore=shutil.ignore_patterns("__pycache__"))
     parameters = "".join(PARAMETERS.format(cell=cell(name, "parameters")) for name in NAMES)
     code = INSTALLED.format(install=cell("ablations", "install"), parameters=parameters)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("GENENV_", "TPU_"))}

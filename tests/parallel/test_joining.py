@@ -68,8 +68,7 @@ def test_a_port_in_use_is_named(interface):
     ],
 )
 def test_processes_that_do_not_fit_say_why(tmp_path, members, codes, message):
-    started = workers(tmp_path, "--timeout", 12, members=members)
-    ended, texts = end(started, tmp_path / "output", 120)
+    ended, texts = end(workers(tmp_path, "--timeout", 12, members=members), tmp_path / "output", 120)
     assert sorted(ended) == codes, texts
     for code, text in zip(ended, texts, strict=True):
         errors = [line for line in text.splitlines() if line.startswith("error: ")]
@@ -90,8 +89,7 @@ def test_the_command_says_it_in_one_line(tmp_path, index):
     else:
         flags += [f"--coordinator_address=127.0.0.1:{free_port()}", "--num_processes=2"]
         flags += [f"--process_id={index}", "--initialization_timeout=2"]
-    process = start("genenv_jax.main", 0, 1, tmp_path / "log", *flags)
-    codes, (text,) = end([process], tmp_path / "log", 60)
+    codes, (text,) = end([start("genenv_jax.main", 0, 1, tmp_path / "log", *flags)], tmp_path / "log", 60)
     assert codes == [2 if index is None else 1] and "Traceback" not in text and "error: " in text
     assert ("JAX recognised no cluster" in text) == (index is None)
     assert not (tmp_path / "run").exists()

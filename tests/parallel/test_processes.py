@@ -89,8 +89,7 @@ def test_the_end_of_one_process_is_the_end_of_all(tmp_path, how):
     if how == "raise":
         assert codes == [143, 1]
         assert "ValueError: this one gives up" in texts[1]
-        reason = "process 0 ends too: process 1 ended the run: ValueError: this one gives up"
-        assert reason in texts[0]
+        assert "process 0 ends too: process 1 ended the run: ValueError: this one gives up" in texts[0]
     else:
         assert codes == [143, 143]
         assert texts[0].count("ended by SIGTERM; the same command continues from there") == 1
@@ -153,8 +152,7 @@ def test_two_processes_evaluate_as_one(runs):
     one, two, _ = runs
     for workdir, count in ((one, 1), (two, 2)):
         out = workdir.with_name(f"{workdir.name}-eval")
-        model = f"--model={one / 'agent'}"
-        texts = finish(out, toy_run(out, count, model, command="evaluate"))
+        texts = finish(out, toy_run(out, count, f"--model={one / 'agent'}", command="evaluate"))
         assert re.search(r"^test +greedy +accuracy ", texts[0], re.MULTILINE)
         assert "accuracy" not in "".join(texts[1:])
     for name in ("predictions.jsonl", "metrics.json"):
@@ -170,16 +168,14 @@ def test_two_processes_play_the_episodes_of_one(tmp_path):
         workdir = tmp_path / str(count)
         finish(workdir, toy_run(workdir, count, *settings, "--config.epochs=1", command="main:Talking"))
     assert_equal_runs(tmp_path / "1", tmp_path / "2")
-    traces = lines(tmp_path / "2", "d_train.jsonl")
-    assert max(len(trace["answers"]) for trace in traces) > 1
+    assert max(len(trace["answers"]) for trace in lines(tmp_path / "2", "d_train.jsonl")) > 1
 
 
 @pytest.mark.slow
 def test_a_mistake_ends_all_processes_with_its_line(runs):
     one, _, _ = runs
     workdir = one.parent / "mistaken"
-    started = toy_run(workdir, 2, "--config.agent.batch_size=6")
-    codes, texts = end(started, workdir.with_suffix(".log"), 120)
+    codes, texts = end(toy_run(workdir, 2, "--config.agent.batch_size=6"), workdir.with_suffix(".log"), 120)
     assert set(codes) <= {2, 143} and 2 in codes, texts
     assert any("config.agent.batch_size = 6: expected a multiple of" in text for text in texts)
     assert not any("Traceback" in text for text in texts), texts
@@ -189,8 +185,7 @@ def test_a_mistake_ends_all_processes_with_its_line(runs):
 def test_two_processes_fine_tune_a_given_model(tmp_path):
     """Together they reach the losses of one process in a shared cache; with separate caches they refuse."""
     config = validate(toy_config(tmp_path / "given", {"warm_start.steps": 0}))
-    benchmark = make_benchmark(config)
-    given = supervised.base_model(config, benchmark, open_mesh(config))
+    given = supervised.base_model(config, make_benchmark(config), open_mesh(config))
     settings = [
         *(f"--config.model.path={given}", "--config.model.make.vocab_size=0"),
         *("--config.warm_start.steps=20", "--config.warm_start.validate_every=10"),

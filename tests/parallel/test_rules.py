@@ -123,8 +123,7 @@ def constraints(text):
 
 
 def test_constraints_reach_the_program_under_activate_only():
-    options = {"remat": "full", "dtype": "bfloat16"}
-    config = TransformerConfig.from_huggingface(tiny.config_dict(), **options)
+    config = TransformerConfig.from_huggingface(tiny.config_dict(), remat="full", dtype="bfloat16")
     mesh = make_mesh(2, 2, 2)
     with rules.activate(mesh, config) as active:
         assert active is mesh
@@ -155,8 +154,7 @@ def test_decoding_rules():
     mesh = make_mesh(2, 2, 2)
 
     def spec(axes, **changes):
-        table = list(rules.decoding_rules(mesh, config_of(**changes)))
-        return nn.logical_to_mesh_axes(axes, table)
+        return nn.logical_to_mesh_axes(axes, list(rules.decoding_rules(mesh, config_of(**changes))))
 
     assert spec(("embed", "mlp")) == P(None, ("tensor", "fsdp"))
     assert spec(("mlp", "embed")) == P(("tensor", "fsdp"), None)

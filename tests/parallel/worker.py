@@ -209,8 +209,7 @@ def teacher(directory, index):
         except EndpointError as error:
             failure = str(error)
     names = sorted(path.name for path in own.iterdir())
-    asked = len(requests)
-    return {"teacher": {"tasks": tasks, "asked": asked, "files": names, "failure": failure}}
+    return {"teacher": {"tasks": tasks, "asked": len(requests), "files": names, "failure": failure}}
 
 
 def main():

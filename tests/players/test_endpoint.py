@@ -72,8 +72,7 @@ def test_responses_that_leave_something_out():
 
 def test_tools_are_sent_beside_the_messages_and_calls_come_back_as_text():
     function = {"name": "m.f", "description": "d", "parameters": {"type": "object"}}
-    tools = [{"type": "function", "function": function}]
-    asked = [{"role": "tools", "content": json.dumps(tools)}, *HELLO]
+    asked = [{"role": "tools", "content": json.dumps([{"type": "function", "function": function}])}, *HELLO]
     call = ("m_f", '{"x": [1, "</tool_call>"]}')
     with serve(lambda _: (200, called(call, call, content="Well:"))) as (url, requests):
         text = Endpoint(url, "m").complete(asked).text
@@ -100,8 +99,7 @@ def test_tools_are_sent_beside_the_messages_and_calls_come_back_as_text():
 )
 def test_calls_of_a_server_are_whatever_it_sends(call, read):
     with serve(lambda _: (200, called(call))) as (url, _):
-        endpoint = Endpoint(url, "m")
-        found = read_tool_calls(endpoint.complete(HELLO).text, [{"name": "f"}])
+        found = read_tool_calls(Endpoint(url, "m").complete(HELLO).text, [{"name": "f"}])
     assert getattr(found, "reason", found) == read
 
 

@@ -95,8 +95,7 @@ def close(got, want, atol=2e-5):
 
 def gradient_of(state):
     """The gradient of a first step: Adam's first moment is a tenth of it."""
-    mu = optax.tree_utils.tree_get(state.opt_state, "mu")
-    return jax.tree.map(lambda x: 10.0 * x, mu)
+    return jax.tree.map(lambda x: 10.0 * x, optax.tree_utils.tree_get(state.opt_state, "mu"))
 
 
 LOSS = LossConfig(kl_coef=0.3, entropy_coef=0.2)
@@ -119,8 +118,7 @@ def test_grpo_gradient(params, start, grpo_batch, grpo_steps):
     assert 0 < (inside * MASK).sum() < MASK.sum()
     surrogate = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
     d = grpo_batch.ref_logp - logp
-    per_token = -surrogate + 0.3 * (np.exp(d) - 1 - d) - 0.2 * entropy
-    loss = (per_token * MASK).sum() / MASK.sum()
+    loss = ((-surrogate + 0.3 * (np.exp(d) - 1 - d) - 0.2 * entropy) * MASK).sum() / MASK.sum()
     slope = -(inside * ratio * advantage) + 0.3 * (1 - np.exp(d))
     slopes = slope / MASK.sum(), np.full(MASK.shape, -0.2 / MASK.sum())
     want = plain_pass(params, grpo_batch.rollouts, *slopes)[2]
@@ -138,8 +136,7 @@ def test_supervised_gradient(params, batch, start):
     optimizer = make_optimizer(1e-2, grad_clip=0)
     step = learner.make_supervised_step(CONFIG, optimizer, 2)
     state, metrics = step(learner.init_state(params, optimizer), {}, batch)
-    want = plain_pass(params, batch, np.full(MASK.shape, -1 / MASK.sum()))[2]
-    close(gradient_of(state), want)
+    close(gradient_of(state), plain_pass(params, batch, np.full(MASK.shape, -1 / MASK.sum()))[2])
     assert float(metrics["loss"]) == pytest.approx(-start.sum() / MASK.sum(), abs=1e-5)
     assert MASK[:2].sum() != MASK[2:].sum()
 
@@ -164,8 +161,7 @@ def test_half_the_groups_move_the_parameters_half_as_far(params, batch, start, g
     alone, padded = (
         step(learner.init_state(params, optimizer), {}, part)[0].params for part in (taken, half)
     )
-    expected = jax.tree.map(lambda start, new: start + 0.5 * (new - start), params, alone)
-    close(padded, expected, atol=1e-6)
+    close(padded, jax.tree.map(lambda start, new: start + 0.5 * (new - start), params, alone), atol=1e-6)
 
 
 CAP = 0.1
@@ -187,8 +183,7 @@ def test_rwr_gradient(params, rwr_batch, rwr_steps):
     d = rwr_batch.ref_logp - logp
     weight = WEIGHTS[..., None] * MASK / (WEIGHTS[..., None] * MASK).sum()
     nll, kl = (-logp * weight).sum(), ((np.exp(d) - 1 - d) * weight).sum()
-    slope = (-1 + 0.3 * (1 - np.exp(d))) * weight
-    want = plain_pass(params, rwr_batch.generations, slope)[2]
+    want = plain_pass(params, rwr_batch.generations, (-1 + 0.3 * (1 - np.exp(d))) * weight)[2]
     optimizer, *steps = rwr_steps
     for step in steps:
         state, metrics = step(learner.init_state(params, optimizer), {}, rwr_batch)
@@ -302,8 +297,7 @@ def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start,
     want = gap.sum() / MASK.sum(), gap.max()
     np.testing.assert_allclose([metrics[name] for name in names], want, atol=1e-2)
     # The gradient is that of -mean(A log π), which a plain pass also gives.
-    slopes = -grpo_batch.advantages[..., None] * MASK / MASK.sum()
-    _, _, gradient = plain_pass(params, batch, slopes)
+    _, _, gradient = plain_pass(params, batch, -grpo_batch.advantages[..., None] * MASK / MASK.sum())
     got, want = (
         np.concatenate([np.ravel(x) for x in jax.tree.leaves(jax.device_get(tree))])
         for tree in (gradient_of(state), gradient)

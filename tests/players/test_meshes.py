@@ -60,8 +60,7 @@ def make_step(config, batch, logp, method):
 def updated(case, sizes):
     """Metrics and parameters after one step on a mesh, as host arrays."""
     config, frozen, params, batch, logp, method = case
-    devices = jax.devices()[: int(np.prod(sizes))]
-    mesh = make_mesh(*sizes, devices=devices)
+    mesh = make_mesh(*sizes, devices=jax.devices()[: int(np.prod(sizes))])
     shardings = rules.param_shardings(config, mesh)
     base, adapters = split(shardings)
     compilations = Compilations()

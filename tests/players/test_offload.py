@@ -65,8 +65,7 @@ def test_phases_find_what_they_need_and_no_more(offload, lora):
 
 
 def test_shardings_are_kept():
-    mesh = make_mesh(2, 2, 2)
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("fsdp", "tensor"))
+    sharding = jax.sharding.NamedSharding(make_mesh(2, 2, 2), jax.sharding.PartitionSpec("fsdp", "tensor"))
     x = jax.device_put(np.arange(64.0).reshape(8, 8), sharding)
     away = place({"x": x}, on_device=False)
     assert away["x"].sharding == sharding.with_memory_kind("pinned_host")

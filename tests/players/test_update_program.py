@@ -42,15 +42,13 @@ def lowered(**options):
 
     tokens = [array(*shape, dtype=jnp.int32) for shape in ((PROMPT,), (), (GROUP, COMPLETION), (GROUP,))]
     batch = learner.GRPOBatch(CompletionBatch(*tokens), array(GROUP, COMPLETION), None, array(GROUP), None)
-    step = learner.make_grpo_step(config, LossConfig(kl_coef=0.0), optimizer)
-    return step.lower(state, frozen, batch)
+    return learner.make_grpo_step(config, LossConfig(kl_coef=0.0), optimizer).lower(state, frozen, batch)
 
 
 def lowered_decode(config=CONFIG):
     options = SamplingParams(COMPLETION, GROUP, (0,))
     engine = Engine(config, options, PROMPTS, (PROMPT,))
-    prepare = functools.partial(decoding.prepare, config=config)
-    weights = jax.eval_shape(prepare, param_shapes(config))
+    weights = jax.eval_shape(functools.partial(decoding.prepare, config=config), param_shapes(config))
     state = jax.eval_shape(lambda: engine.empty_state(jax.random.key(0), PROMPT, COMPLETION))
     return decoding.decode.lower(weights, state, config=config, options=options, steps=4)
 
@@ -106,8 +104,7 @@ def test_separate_layers_are_narrow_and_prompts_are_read_with_the_parameters_as_
 
 def test_a_loop_over_narrow_layers_copies_none_of_them_in_float32():
     """XLA's CPU backend would: that is more than twice the weights."""
-    config = dataclasses.replace(CONFIG, lora=None, matmul_dtype="bfloat16")
-    text = lowered_decode(config).compile().as_text()
+    text = lowered_decode(dataclasses.replace(CONFIG, lora=None, matmul_dtype="bfloat16")).compile().as_text()
     assert f"u16[{LAYERS},{HIDDEN},{INNER}]" in text
     assert f"f32[{LAYERS},{HIDDEN},{INNER}]" not in text and f"bf16[{LAYERS},{HIDDEN},{INNER}]" not in text
 

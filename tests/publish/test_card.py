@@ -67,8 +67,7 @@ def test_a_card_says_where_tools_are_shown(make):
 def test_what_a_page_says_of_the_command(tmp_path, monkeypatch, given, shown):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567")
     monkeypatch.setattr(sys, "orig_argv", given)
-    config = validate(toy_config(tmp_path / "cache", {"seed": 3}))
-    made = provenance.made_with(config, jax.devices()[:1])
+    made = provenance.made_with(validate(toy_config(tmp_path / "cache", {"seed": 3})), jax.devices()[:1])
     assert made["command"] == shown and made["machine"].startswith("1 × cpu, ")
     assert "config.seed = 3  (default: 0)" in made["settings"].splitlines()
     assert f"jax {jax.__version__}" in made["code"]
@@ -184,8 +183,7 @@ def test_published_data_is_named_with_its_commit_and_checksum(make):
 
 def test_a_warm_start(tmp_path):
     config = validate(toy_config(tmp_path, HUB))
-    best = {"step": 40, "loss": 1.5, "validation/agent": 1.25}
-    text = card.of_warm_start(config, tmp_path, best)
+    text = card.of_warm_start(config, tmp_path, {"step": 40, "loss": 1.5, "validation/agent": 1.25})
     assert ModelCard(text).data.base_model == "Qwen/Qwen2.5-7B-Instruct"
     assert "fine-tuned for 150 steps" in text and "- best validation/agent: 1.25\n" in text
     made = card.of_warm_start(validate(toy_config(tmp_path)), None)

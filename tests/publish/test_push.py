@@ -129,8 +129,7 @@ def test_an_adapter_of_a_base_on_this_disk_is_refused(exported, hub, capsys, mon
     adapter = exported / "adapter_config.json"
     adapter.write_text(json.dumps({"base_model_name_or_path": base}))
     assert exit_code(main, [str(exported), "me/model"]) == 2
-    error = capsys.readouterr().err
-    assert f"base_model_name_or_path = {base!r} is a path on this machine" in error
+    assert f"base_model_name_or_path = {base!r} is a path on this machine" in capsys.readouterr().err
     assert not found.calls
     adapter.write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct"}))
     assert exit_code(main, [str(exported), "me/model"]) == 0

@@ -53,8 +53,7 @@ def finished(tmp_path_factory):
     for arm, gain in _GAINS.items():
         for seed in _SEEDS:
             write_run(run_dir(workdir, arm, seed), gain, seed)
-    contrasts = (("co-evolved", "random"), ("random", "static"))
-    return fake_plan(_SEEDS, contrasts, **_GAINS), workdir
+    return fake_plan(_SEEDS, (("co-evolved", "random"), ("random", "static")), **_GAINS), workdir
 
 
 @pytest.fixture(scope="session")

@@ -132,8 +132,7 @@ class Page(html.parser.HTMLParser):
         names = [tag for tag, _ in self.tags]
         assert not {"link", "iframe", "object", "svg"} & set(names)
         assert {attrs["href"] for tag, attrs in self.tags if tag == "a"} <= {"#tasks"}
-        counts = tuple(names.count(name) for name in ("style", "img", "script"))
-        assert counts == (1, images, scripts)
+        assert tuple(names.count(name) for name in ("style", "img", "script")) == (1, images, scripts)
         assert all(data == SCRIPT for tag, data in self.text if tag == "script")
         assert not any(name.startswith("on") for _, attrs in self.tags for name in attrs)
         assert "<script>alert(1)</script><img src=x" in self.within() and "& &lt;" in self.within()

@@ -56,8 +56,7 @@ def visit(page, steps="return 0;", width=400):
     directory = page.parent
     if page.name != "page.html":
         shutil.copy(page, directory / "page.html")
-    text = HARNESS.replace("WIDTH", str(width)).replace("STEPS", steps)
-    (directory / "harness.html").write_text(text)
+    (directory / "harness.html").write_text(HARNESS.replace("WIDTH", str(width)).replace("STEPS", steps))
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):

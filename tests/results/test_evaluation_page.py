@@ -53,13 +53,11 @@ def test_numbers_are_there_and_bars_are_shares(page_of):
         *("a_length", "31.500", "episode_timeout", "1", "errors", "1.000 [0.000,\xa03.000]"),
         *("z_tokens", "12,345", "all"),
     ]
-    widths = [attrs["style"] for _, attrs in page.tags if "style" in attrs]
-    assert widths == ["width:25.0%"]
+    assert [attrs["style"] for _, attrs in page.tags if "style" in attrs] == ["width:25.0%"]
 
 
 def test_what_it_was_made_with_is_at_the_top(page_of):
-    about = ABOUT | {"command": "genenv evaluate", "settings": "config.a = 1\nconfig.b = 2"}
-    page = page_of({}, about=about)
+    page = page_of({}, about=ABOUT | {"command": "genenv evaluate", "settings": "config.a = 1\nconfig.b = 2"})
     assert "commandgenenv evaluate" in page.within("td") and "config.a" not in page.within("td")
     assert page.within("summary").startswith("2 settings differ from the defaults")
 
@@ -149,8 +147,7 @@ def test_values_of_any_shape_give_a_bounded_page(page_of, value):
     beside = ("answers", "request", "reference", "prompt", "prompt_tokens", "detail", "replies")
     record = dict.fromkeys([*prediction(), *beside], value)
     metrics = {"eval/a/b/c": value, "eval/a/b/d": {"value": value, "low": value}, "e": value}
-    about = {"model": value, "other": value}
-    page = page_of(metrics, record, record, about=about, intervals=value)
+    page = page_of(metrics, record, record, about={"model": value, "other": value}, intervals=value)
     assert len(page.within()) < 60_000
 
 

@@ -47,8 +47,7 @@ def test_first_middle_and_last_epoch(epochs, shown):
 
 def test_what_is_said_of_a_task():
     given = generation(1, 1, p_hat=0.1, text="short", weight=0.25)
-    teachers = generation(1, 2, p_hat=0.9) | {"text": None}
-    first, second = generated(run_of(), [given, teachers])
+    first, second = generated(run_of(), [given, generation(1, 2, p_hat=0.9) | {"text": None}])
     assert first["epoch"] == 1 and first["p_hat"] == "p̂ = 0.1 (1 of 10)"
     assert first["facts"] == (
         "epoch 1 · R_env 0.726 · weight 0.25 · responses 140.0 tokens on average · id g1-1 · seed s1"
@@ -61,8 +60,7 @@ def test_what_is_said_of_a_task():
 
 def test_lengths_of_a_record():
     task = Task("t", "toy", "all", ({"role": "user", "content": "blue"},), answer="odd")
-    seed = SeedStatistics()
-    generation = Generation(0, 0, task, seed, "blue", task, attempts=4, successes=1)
+    generation = Generation(0, 0, task, SeedStatistics(), "blue", task, attempts=4, successes=1)
     generation.prompt_tokens, generation.response_tokens, generation.r_env = 1834, 50, 0.5
     record = generation.record(0, Worded(), 0)
     (shown,) = generated(run_of(), [record])

@@ -25,8 +25,7 @@ def test_figures_are_written_and_hold_ink(reported):
     out, _ = reported
     assert {path.stem for path in out.glob("*.png")} == set(OF_A_RUN)
     for name in OF_A_RUN:
-        pixels = image.imread(out / f"{name}.png")[..., :3]
-        assert np.mean(pixels.min(axis=-1) < 0.9) > 0.01, name
+        assert np.mean(image.imread(out / f"{name}.png")[..., :3].min(axis=-1) < 0.9) > 0.01, name
 
 
 def test_p_hat_has_mean_band_and_quartiles(run, saved, tmp_path):
@@ -57,15 +56,13 @@ def test_accuracy_has_a_line_for_each_split_and_mode(run, saved, tmp_path):
 def test_rejections_stack_to_the_rejected_share(run, saved, tmp_path):
     (axes,) = drawn(saved, run, tmp_path)["validity"].axes
     tops = np.max([[bar.get_y() + bar.get_height() for bar in c] for c in axes.containers], axis=0)
-    valid = np.array(list(run.series("generated/valid_share").values()))
-    assert tops == pytest.approx(1 - valid)
+    assert tops == pytest.approx(1 - np.array(list(run.series("generated/valid_share").values())))
     assert len(axes.containers) == len(REASONS)
 
 
 def test_many_reasons_share_one_colour(saved, tmp_path):
     reasons = {f"generated/rejected/reason_{i}": 10.0 - i for i in range(9)}
-    run = run_of(metrics={1: {"generated/count": 100.0, **reasons}})
-    figure = drawn(saved, run, tmp_path)["validity"]
+    figure = drawn(saved, run_of(metrics={1: {"generated/count": 100.0, **reasons}}), tmp_path)["validity"]
     assert len(legend(figure)) == 7 and legend(figure)[-1] == "other"
     assert figure.axes[0].containers[-1][0].get_height() == pytest.approx((4 + 3 + 2) / 100)
 
@@ -104,8 +101,7 @@ def test_counts_have_whole_ticks_and_zeros_an_axis_from_zero(saved, tmp_path):
 
 
 def test_one_epoch_has_one_tick(saved, tmp_path):
-    run = run_of(metrics={2: {"agent/reward_mean": 0.5}})
-    (axes,) = drawn(saved, run, tmp_path)["reward"].axes
+    (axes,) = drawn(saved, run_of(metrics={2: {"agent/reward_mean": 0.5}}), tmp_path)["reward"].axes
     low, high = axes.get_xlim()
     assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [2]
 
@@ -113,8 +109,7 @@ def test_one_epoch_has_one_tick(saved, tmp_path):
 @pytest.mark.parametrize(("labels", "columns"), [(3, 3), (4, 2), (7, 3)])
 def test_a_legend_has_rows_of_about_equal_length(labels, columns):
     figure = figures.Figure(figsize=(5.2, 3))
-    handles = [figures.Line2D([], [], label="an arm's name") for _ in range(labels)]
-    figures._legend_below(figure, handles)
+    figures._legend_below(figure, [figures.Line2D([], [], label="an arm's name") for _ in range(labels)])
     assert figure.legends[0]._ncols == columns
 
 

@@ -28,8 +28,7 @@ def test_pages_load_nothing_and_run_no_script():
 
 def test_the_policy_allows_the_pages_own_script_and_no_other():
     evaluation = {"facts": [], "settings": "", "intervals": "", "splits": {}, "verdicts": ([], {}, [])}
-    answers = Browser("tasks", [], [], 0)
-    page = Page(render("evaluation.html", title="t", answers=answers, **evaluation))
+    page = Page(render("evaluation.html", title="t", answers=Browser("tasks", [], [], 0), **evaluation))
     (policy,) = [attrs["content"] for tag, attrs in page.tags if "http-equiv" in attrs]
     digest = base64.b64encode(hashlib.sha256(page.within("script").encode()).digest()).decode()
     assert f"; script-src 'sha256-{digest}';" in policy

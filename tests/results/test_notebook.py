@@ -22,8 +22,7 @@ def test_parts_of_a_run():
     page = Page(notebook.texts_by_success(run_of(*tasks)))
     assert "Nearest to p̂ ≈ 0.1, p̂ ≈ 0.5, p̂ ≈ 0.9:" in page.within("p")
     assert [data for tag, data in page.text if tag == "b"] == [f"p̂ = {k / 10} ({k} of 10)" for k in (1, 5, 9)]
-    texts = [data for tag, data in page.text if tag == "pre"]
-    assert texts[::4] == [tasks[k]["text"] for k in (1, 5, 9)]
+    assert [data for tag, data in page.text if tag == "pre"][::4] == [tasks[k]["text"] for k in (1, 5, 9)]
     table = Page(notebook.rejection_table(run_of(*tasks)))
     assert table.within("td") == "all121.000duplicate10.083" and table.within("b") == "duplicate"
     assert "not recorded" in notebook.texts_by_success(run_of())

@@ -23,8 +23,7 @@ def test_it_is_self_contained(reported):
     out, _ = reported
     page = Page((out / "report.html").read_text("utf-8"))
     images = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
-    files = list(out.glob("*.png"))
-    assert len(images) == len(set(images)) == len(files) == 7  # each figure once
+    assert len(images) == len(set(images)) == len(list(out.glob("*.png"))) == 7  # each figure once
     assert all(source.startswith("data:image/png;base64,") for source in images)
     assert not {"link", "iframe", "object"} & {tag for tag, _ in page.tags}
     assert any("http-equiv" in attrs for _, attrs in page.tags)

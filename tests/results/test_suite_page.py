@@ -39,8 +39,7 @@ def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_p
     out.mkdir()
     (out / "diversity.png").touch()  # of an earlier report
     page, summary = write_suite_page(odd, out)
-    drawn = {path.stem for path in out.glob("*.png")}
-    assert drawn == {"validation", "validation_arms", "validation_splits"}
+    assert {path.stem for path in out.glob("*.png")} == {"validation", "validation_arms", "validation_splits"}
     assert "<b>" not in page.read_text()
     assert "<b>$random\\|" in (out / "tables.md").read_text()
     assert "random seed 1" in summary and "[0." not in summary

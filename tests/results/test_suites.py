@@ -59,8 +59,7 @@ def test_a_curve_needs_its_cost(tmp_path):
         lines[3]["nonfinite"] = ["x"]
         lines.insert(4, lines[4] | {"step": 9, SCORE: 0.5})  # of equal costs the last one counts
 
-    results = one_run(tmp_path, change)
-    (run,), records = results.all_runs(), lines_of(tmp_path, "random", 0)
+    (run,), records = one_run(tmp_path, change).all_runs(), lines_of(tmp_path, "random", 0)
     x, y = curve(run, SCORE, "tokens")
     assert list(x) == [0, records[1]["tokens/total"], records[4]["tokens/total"]] and y[-1] == 0.5
     assert not len(curve(run, "no/such", "tokens")[0])

@@ -40,8 +40,7 @@ def test_a_contrast_uses_the_seeds_that_both_arms_have(tmp_path):
             write_run(run_dir(tmp_path, arm, seed), 0.2 if arm == "a" else 0.1, seed)
     half = run_dir(tmp_path, "c", 0)
     write_lines(half, write_run(half, 0.2, 0)[:3])
-    plan = fake_plan((0, 1, 2, 3), (("a", "b"), ("a", "c")), a=0.2, b=0.1, c=0.1)
-    results = load_results(plan, tmp_path)
+    results = load_results(fake_plan((0, 1, 2, 3), (("a", "b"), ("a", "c")), a=0.2, b=0.1, c=0.1), tmp_path)
     (only,) = contrasts.main_contrasts(results)
     assert only.seeds == (1, 2) and only.p == 0.5
     assert only.holm == 1.0  # the contrast that cannot be tested yet still counts
@@ -57,8 +56,7 @@ def test_the_cells_are_the_numbers_of_the_runs(results):
     assert row["arm"] == "random" and row["seeds"] == "8"
     mean, low, high = map(float, re.findall(r"[\d.]+", row["AUC, sampled"]))
     assert mean == pytest.approx(np.mean(auc), abs=5e-4) and min(auc) < low < mean < high < max(auc)
-    by_seed = find(results, "AUC by seed").rows[1]
-    assert [float(cell) for cell in by_seed[1:]] == pytest.approx(auc, abs=5e-4)
+    assert [float(cell) for cell in find(results, "AUC by seed").rows[1][1:]] == pytest.approx(auc, abs=5e-4)
 
 
 def test_what_is_not_recorded_has_no_table(tmp_path):
@@ -71,8 +69,7 @@ def test_what_is_not_recorded_has_no_table(tmp_path):
     titles = [table.title for table in suite_tables(results)]
     assert "By stratum" not in titles and "The generated tasks" not in titles
     assert "Out of distribution" not in titles
-    header = ("arm", "seeds", "AUC, sampled", "final, sampled")
-    assert find(results, "Held-out scores").header == header
+    assert find(results, "Held-out scores").header == ("arm", "seeds", "AUC, sampled", "final, sampled")
     assert find(results, "Cost").header == ("arm", "processed tokens")
     assert "minutes" not in results.names
 

@@ -19,8 +19,7 @@ NAN = np.nan
 )
 def test_worked_numbers(kind, want):
     """Rollouts without a reward are left out of their group."""
-    rewards = [[0, NAN, 1, 1, NAN, 0], [NAN, 1, NAN, 1, 1, 1], [NAN] * 6]
-    got = group_advantages(rewards, kind)
+    got = group_advantages([[0, NAN, 1, 1, NAN, 0], [NAN, 1, NAN, 1, 1, 1], [NAN] * 6], kind)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got[0], [want[0], 0, want[1], want[2], 0, want[3]], rtol=1e-6)
     assert (got[1:] == 0).all()

@@ -95,8 +95,7 @@ def test_loss_metrics_and_gradient(name):
         for moved in (step, -step):
             logp = x.logp.copy()
             logp[i, j, t] += moved
-            near = x._replace(logp=logp)
-            sides.append(reference(name, near, *coefficients, held=x.logp)[0][i, j])
+            sides.append(reference(name, x._replace(logp=logp), *coefficients, held=x.logp)[0][i, j])
         slopes[i, j, t] = (sides[0] - sides[1]) / (2 * step)
     np.testing.assert_allclose(gradient, slopes, rtol=2e-5, atol=2e-7)
     np.testing.assert_allclose(by_entropy, -0.05 * weight, rtol=1e-6)
@@ -157,8 +156,7 @@ def test_micro_batches_add_up(name):
     np.testing.assert_allclose(sum(part[0] for part in parts), loss, rtol=1e-5)
     for key in metrics:
         np.testing.assert_allclose(sum(p[1][key] for p in parts), metrics[key], rtol=1e-5)
-    joined = np.concatenate([part[2][0] for part in parts])
-    np.testing.assert_allclose(joined, gradient, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(np.concatenate([part[2][0] for part in parts]), gradient, rtol=1e-5, atol=1e-8)
     loss, metrics, gradients = computed(Inputs(*(part[3:] for part in x)), config)
     assert not any(np.any(value) for value in (loss, *metrics.values(), *gradients))
 

@@ -9,8 +9,7 @@ from genenv_jax.rl import rewards
 
 
 def test_success_rate():
-    got = rewards.success_rate([0, 3, 4, 0], [4, 4, 4, 0])
-    np.testing.assert_array_equal(got, [0.0, 0.75, 1.0, np.nan])
+    np.testing.assert_array_equal(rewards.success_rate([0, 3, 4, 0], [4, 4, 4, 0]), [0.0, 0.75, 1.0, np.nan])
     assert rewards.success_rate(2, 8) == 0.25
     assert np.isnan(rewards.success_rate(0, 0))
 
@@ -32,8 +31,7 @@ def test_difficulty_filter(n, percent):
 
 
 def test_difficulty_filter_of_arrays():
-    p_hat = [np.nan, 0.0, 0.39, 0.4, 0.5, 0.6, 0.61, 1.0]
-    got = rewards.difficulty_filter(p_hat, 0.5, 0.1)
+    got = rewards.difficulty_filter([np.nan, 0.0, 0.39, 0.4, 0.5, 0.6, 0.61, 1.0], 0.5, 0.1)
     np.testing.assert_array_equal(got, [False, False, False, True, True, True, False, False])
     assert not rewards.difficulty_filter(np.nan, 0.5, 1.0)
     assert rewards.difficulty_filter(0.5, 0.5, 0.0)
@@ -50,8 +48,7 @@ def test_rwr_weights():
 
 
 def test_rwr_weights_do_not_overflow():
-    got = rewards.rwr_weights([0.0, 1.0], 1e4)
-    np.testing.assert_allclose(got, [0.0, 2.0], atol=1e-12)
+    np.testing.assert_allclose(rewards.rwr_weights([0.0, 1.0], 1e4), [0.0, 2.0], atol=1e-12)
     assert rewards.rwr_weights([], 1.0).size == 0
 
 

@@ -68,5 +68,4 @@ def assert_as_recorded(workdir, rows, samples, sizes):
         assert {len(rows) for rows in tables.values()} <= sizes
         if step:
             mine = [g for g in generations if g["epoch"] == step]
-            shown = [generation_row(g) for g in spread(mine, samples)]
-            assert tables["samples/generations"] == shown
+            assert tables["samples/generations"] == [generation_row(g) for g in spread(mine, samples)]

@@ -26,8 +26,7 @@ TABLES = {"samples/answers": [{"epoch": 1, "answer": "ok"}]}
 
 
 def opened(workdir, *names):
-    config = TrackingConfig(trackers=names, project="p")
-    return contextlib.closing(Trackers(config, workdir, {"seed": 7}))
+    return contextlib.closing(Trackers(TrackingConfig(trackers=names, project="p"), workdir, {"seed": 7}))
 
 
 # -- settings -------------------------------------------------------------------------------------------

@@ -153,8 +153,7 @@ def test_values_that_are_hard_to_send(isolated, tmp_path, tracked, caplog):
         {"epoch": 1, "text": "<img src=x onerror=alert(1)> | \\u001b é", "reward": 1},
         {"epoch": 1, "text": "x" * 50_000, "reward": 0.5},
     ]
-    config = TrackingConfig(trackers=(name,), project="hard")
-    trackers = Trackers(config, tmp_path, {"a": {"b": (1, None)}})
+    trackers = Trackers(TrackingConfig(trackers=(name,), project="hard"), tmp_path, {"a": {"b": (1, None)}})
     trackers.log(0, {"loss": math.nan, "kl": math.inf, "n": 3}, {"samples/answers": rows})
     trackers.close()
     assert not [record for record in caplog.records if record.name == "absl"]

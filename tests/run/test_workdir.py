@@ -61,8 +61,7 @@ def test_its_files_are_compared_with_a_checkpoints(tmp_path):
     for name in NAMES:
         (tmp_path / f"{name}.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
     lengths = dict.fromkeys(NAMES, 9)
-    digests = {name: Growing(tmp_path / f"{name}.jsonl")(9) for name in NAMES}
-    host = {"offsets": lengths, "digests": digests}
+    host = {"offsets": lengths, "digests": {name: Growing(tmp_path / f"{name}.jsonl")(9) for name in NAMES}}
     file = tmp_path / "d_env.jsonl"
     check_files(tmp_path, host)
     file.write_text('{"a": 1}\n{"b": 3}')  # what came after the checkpoint does not count

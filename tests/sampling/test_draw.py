@@ -43,8 +43,7 @@ def test_the_inverse_of_the_cdf(v):
 @pytest.mark.parametrize("v", [1, 2, 127, 128, 129, 257, 1000])
 @pytest.mark.parametrize("excluded", ["none", "first", "last", "all but one"])
 def test_the_ends_of_the_unit_interval(v, excluded):
-    rng = np.random.default_rng(0)
-    logits = random_logits(v, rng, excluded=False)
+    logits = random_logits(v, np.random.default_rng(0), excluded=False)
     if v > 1 and excluded == "first":
         logits[: v // 2] = -np.inf
     if v > 1 and excluded == "last":
@@ -79,8 +78,7 @@ def test_extreme_logits():
     logits = np.full(200, -200.0, np.float32)
     logits[7] = 0.0  # the others' weights underflow
     assert (np.asarray(draws(logits, uniform)) == 7).all()
-    equal = np.asarray(draws(np.full(200, 1e30, np.float32), uniform))
-    assert set(equal.tolist()) == set(range(200))
+    assert set(np.asarray(draws(np.full(200, 1e30, np.float32), uniform)).tolist()) == set(range(200))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -101,8 +99,7 @@ def test_the_distribution_of_a_token(temperature):
     drawn = np.asarray(drawn[0])
     np.testing.assert_allclose(logprob[0], np.log(softmax(logits))[drawn], atol=1e-5)  # the raw policy's
     want = softmax(logits / temperature)
-    share = np.bincount(drawn, minlength=40) / n
-    assert np.abs(share - want).max() < 5 * 0.5 / np.sqrt(n)
+    assert np.abs(np.bincount(drawn, minlength=40) / n - want).max() < 5 * 0.5 / np.sqrt(n)
 
 
 def test_greedy_takes_the_first_of_the_likeliest():

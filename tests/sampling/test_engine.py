@@ -82,8 +82,7 @@ def test_every_completion_is_reported_once(params, prompts, rollouts):
 
 def test_a_warm_engine_compiles_nothing(params, prompts):
     """Not even for a bucket or cache size that is used for the first time."""
-    options = SamplingParams(65, G, (3,), temperature=0.9)
-    engine = Engine(CONFIG, options, 3, (4, 8), lanes=1, chunk=4)
+    engine = Engine(CONFIG, SamplingParams(65, G, (3,), temperature=0.9), 3, (4, 8), lanes=1, chunk=4)
     programs = decoding.read_prompts, decoding.decode, decoding.resize
     for step in engine.warm_up(lambda: params):
         step()
@@ -150,8 +149,7 @@ def test_a_window_between_two_sizes_of_the_cache(params, ragged):
     config = dataclasses.replace(CONFIG, window=dataclasses.replace(CONFIG.window, size=40))
     got = Engine(config, LONG, 3, (6,), lanes=2)(params, ragged[0], KEY)
     assert got.lengths.max() == 64
-    forced = score_completions(params, got.batch((6,), 7), config)
-    np.testing.assert_allclose(got.logprobs, forced, atol=2e-5)
+    np.testing.assert_allclose(got.logprobs, score_completions(params, got.batch((6,), 7), config), atol=2e-5)
 
 
 def test_completions_are_reported_while_others_are_decoded(params, ragged, monkeypatch):

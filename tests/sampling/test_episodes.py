@@ -87,8 +87,7 @@ def test_actions_are_what_was_answered(played):
         assert not loss_mask[length:].any() and (row in environments.crowded or loss_mask[length - 1])
         assert (rollouts.logprobs[row][~loss_mask] == 0).all()
         assert (rollouts.logprobs[row][loss_mask] < 0).all()
-    observed = (np.arange(LENGTH) < rollouts.lengths[..., None]) & ~rollouts.loss_mask
-    assert observed.sum() > 50
+    assert ((np.arange(LENGTH) < rollouts.lengths[..., None]) & ~rollouts.loss_mask).sum() > 50
     assert environments.crowded and len(environments.crowded) < N * G
 
 

@@ -25,8 +25,7 @@ def test_without_a_mesh_rows_stand_in_their_order():
 
 def test_each_row_stands_in_the_part_of_its_slot(four_parts):
     """Twelve slots, three per part; a batch of eight, two per part."""
-    slots = np.array([0, 1, 2, 11, 4, 10, 9])
-    assert parts.places(slots, 12, 8).tolist() == [0, 1, -1, 6, 2, 7, -1]
+    assert parts.places(np.array([0, 1, 2, 11, 4, 10, 9]), 12, 8).tolist() == [0, 1, -1, 6, 2, 7, -1]
 
 
 def test_free_places_are_spread_over_the_parts(four_parts):

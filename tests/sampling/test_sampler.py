@@ -29,8 +29,7 @@ def prompts():
 
 
 def run(params, prompts, options=SAMPLED, seed=0, config=CONFIG):
-    engine = Engine(config, options, B, (P,))
-    return engine(params, prompts, jax.random.key(seed))
+    return Engine(config, options, B, (P,))(params, prompts, jax.random.key(seed))
 
 
 @pytest.fixture(scope="module")
@@ -70,20 +69,17 @@ def test_lengths_ends_and_log_probs(params, prompts, temperature, dtype, local, 
 
 def test_greedy_is_the_argmax_of_full_passes(params, prompts):
     """Each token recomputed by a pass over the whole sequence so far, without any cache."""
-    options = dataclasses.replace(SAMPLED, temperature=0.0, group_size=2)
-    samples = run(params, prompts, options)
+    samples = run(params, prompts, dataclasses.replace(SAMPLED, temperature=0.0, group_size=2))
     np.testing.assert_array_equal(samples.tokens[:, 0], samples.tokens[:, 1])
     sequences, done = [list(p) for p in prompts], [False] * B
     for step in range(C):
-        padded = [s + [5] * (P + C - len(s)) for s in sequences]
-        logits = full_logits(params, padded)
+        logits = full_logits(params, [s + [5] * (P + C - len(s)) for s in sequences])
         for i, sequence in enumerate(sequences):
             if not done[i]:
                 at = logits[i, len(sequence) - 1]
                 sequence.append(int(at.argmax()))
                 done[i] = sequence[-1] in EOS
-                logp = log_softmax(at)[sequence[-1]]
-                assert samples.logprobs[i, 0, step] == pytest.approx(logp, abs=1e-5)
+                assert samples.logprobs[i, 0, step] == pytest.approx(log_softmax(at)[sequence[-1]], abs=1e-5)
     for i, prompt in enumerate(prompts):
         assert samples.completion(i, 0).content == sequences[i][len(prompt) :]
     assert samples.done[:, 0].tolist() == done
@@ -94,18 +90,15 @@ def test_keys_and_rows(params, prompts, samples):
     np.testing.assert_array_equal(again.tokens, samples.tokens)
     np.testing.assert_array_equal(again.logprobs, samples.logprobs)
     for i in range(B):
-        rows = {tuple(row) for row in samples.tokens[i].tolist()}
-        assert len(rows) == G  # the members of a group differ
-    other = run(params, prompts, seed=1)
-    assert (other.tokens[..., 0] != samples.tokens[..., 0]).mean() > 0.5
+        assert len({tuple(row) for row in samples.tokens[i].tolist()}) == G  # the members of a group differ
+    assert (run(params, prompts, seed=1).tokens[..., 0] != samples.tokens[..., 0]).mean() > 0.5
     twice = run(params, [prompts[0]] * B)  # the same prompt in two places differs
     assert (twice.tokens[0] != twice.tokens[1]).any()
 
 
 def test_steps_have_keys_of_their_own(params):
     """With equal logits at every step (all weights zero) the draws of a row still vary."""
-    flat = jax.tree.map(jnp.zeros_like, params)
-    samples = run(flat, make_prompts(B, P))
+    samples = run(jax.tree.map(jnp.zeros_like, params), make_prompts(B, P))
     np.testing.assert_allclose(samples.logprobs[:, :, 0], -np.log(130), atol=1e-5)
     first, second = samples.tokens[..., 0].ravel(), samples.tokens[..., 1].ravel()
     assert len(set(first.tolist())) > 6

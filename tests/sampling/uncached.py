@@ -67,6 +67,5 @@ def _next(params, texts, length, step, ids, key, *, config, options):
     model, variables = Transformer(config), {"params": params}
     rows = texts.reshape(-1, 1, texts.shape[-1])
     hidden, _ = model.apply(variables, rows, jnp.broadcast_to(jnp.arange(rows.shape[-1]), rows.shape))
-    last = jnp.take(hidden[:, 0], length + step - 1, axis=1)[None]
-    logits = model.apply(variables, last, method="logits")
+    logits = model.apply(variables, jnp.take(hidden[:, 0], length + step - 1, axis=1)[None], method="logits")
     return next_token(logits, row_keys(key, ids), jnp.full(ids.shape, step), options)

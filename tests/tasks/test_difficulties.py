@@ -37,8 +37,7 @@ def attempted(difficulties, attempts=ATTEMPTS):
 def test_shares_by_hand():
     """One word is solved at .75 and two words never; three words are unseen and count as two."""
     counts = asked_for(attempted(asking()))
-    r_env = [np.exp(-4 * 0.25**2), np.exp(-4 * 0.5**2), np.exp(-4 * 0.5**2)]
-    weights = np.exp(2.0 * np.array(r_env))
+    weights = np.exp(2.0 * np.array([np.exp(-4 * 0.25**2), np.exp(-4 * 0.5**2), np.exp(-4 * 0.5**2)]))
     assert [counts[d] / 4000 for d in (1, 2, 3)] == pytest.approx(weights / weights.sum(), abs=0.03)
 
 

@@ -34,8 +34,7 @@ def names(growth, epoch=1):
 
 
 def test_a_share_of_the_contexts_and_no_more_than_there_are():
-    first = Growth(GrowthConfig(share=0.5), lambda task: True, seed=3)
-    assert first.contexts(0, SEEDS) == list(SEEDS)
+    assert Growth(GrowthConfig(share=0.5), lambda task: True, seed=3).contexts(0, SEEDS) == list(SEEDS)
     found = names(grown())
     assert found[:4] == [seed.id for seed in SEEDS[:4]]
     assert sorted(found[4:]) == ["always", "half", "once", "some"]

@@ -29,10 +29,8 @@ def test_shares_are_of_the_generations_that_are_asked_for():
     """So that a simulator which writes little of use does not starve the agent."""
     mixture = Mixture(SEEDS, 16, 0.2, 0.0, TaskBuffer(), seed=0)
     for accepted in (16, 3, 0):
-        items = mixture.draw(0, batch(0, accepted))
-        assert kinds(items) == +collections.Counter(generated=accepted, again=4)
-    everything = mixture.draw(0, batch(0, 16))
-    base = {item.task.id for item in everything if not item.generation}
+        assert kinds(mixture.draw(0, batch(0, accepted))) == +collections.Counter(generated=accepted, again=4)
+    base = {item.task.id for item in mixture.draw(0, batch(0, 16)) if not item.generation}
     assert base <= {seed.id for seed in SEEDS} and len(base) == 4
 
 
@@ -42,8 +40,7 @@ def test_replayed_tasks_are_those_of_earlier_epochs():
     first = batch(0, 10)
     assert kinds(mixture.draw(0, first)) == {"generated": 10}
     mixture.record(first)
-    second = mixture.draw(1, batch(1, 10))
-    replayed = [item.task.id for item in second if not item.generation]
+    replayed = [item.task.id for item in mixture.draw(1, batch(1, 10)) if not item.generation]
     assert len(replayed) == 10 and all(name.startswith("0-") for name in replayed)
     mixture.record(batch(1, 10))
     assert len(buffer) == 20

@@ -91,8 +91,7 @@ KINDS = ("abc", "red", "a")  # of lengths 3, 3 and 1: two kinds
 def test_coverage_gives_every_kind_that_is_left_the_same_weight():
     def of_kinds(coverage):
         options = {"rwr_temperature": 3.0, "coverage": coverage}
-        weights = [g.weight for g in assigned(COUNTS[:3], {"k_min": 0.5}, KINDS, **options)]
-        return np.array(weights)
+        return np.array([g.weight for g in assigned(COUNTS[:3], {"k_min": 0.5}, KINDS, **options)])
 
     plain, half, full = of_kinds(0.0), of_kinds(0.5), of_kinds(1.0)
     # Two thirds of the records are of the first kind.

@@ -95,8 +95,7 @@ def test_the_oracle_asks_for_what_is_solved_half_of_the_time():
     ],
 )
 def test_shares_average_alpha(rates, expected):
-    shares = oracle.frontier_shares(np.array(rates), 0.5)
-    assert shares == pytest.approx(expected)
+    assert oracle.frontier_shares(np.array(rates), 0.5) == pytest.approx(expected)
 
 
 def test_attempts_are_noted_by_difficulty():
@@ -122,8 +121,7 @@ def test_static_tasks_differ_although_the_verifier_forgets_them():
         return TaskBatch.of_tasks([toy.task(f"{number}-{text}", text) for text in rounds[number]])
 
     pool = types.SimpleNamespace(tasks=range(2), per_epoch=2, choose=lambda number: [])
-    simulated = types.SimpleNamespace(seeds=pool, write=write)
-    found = [task.id for task in static_tasks(simulated, toy, 4)]
+    found = [task.id for task in static_tasks(types.SimpleNamespace(seeds=pool, write=write), toy, 4)]
     assert found == ["0-red", "0-blue", "1-green", "2-two"]
 
 

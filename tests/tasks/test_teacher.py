@@ -181,8 +181,7 @@ def test_a_run_on_a_teachers_tasks(cache, tmp_path, monkeypatch):
         # How it is asked may change; what is asked may not.
         options["tasks.teacher.budget"] = 10_000
         with pytest.raises(ValueError, match=r"tasks\.teacher\.max_tokens"):
-            other = toy_config(cache, options | {"tasks.teacher.max_tokens": 9})
-            Coevolution(validate(other), workdir)
+            Coevolution(validate(toy_config(cache, options | {"tasks.teacher.max_tokens": 9})), workdir)
         first = run(cache, workdir, epochs=1, **options)
         asked = len(requests)
     # Once the tasks exist, neither a server nor the client is needed.
@@ -192,6 +191,5 @@ def test_a_run_on_a_teachers_tasks(cache, tmp_path, monkeypatch):
     fixed = lines(workdir, "fixed_tasks.jsonl")
     trained = [record["task"] for record in lines(workdir, "tasks.jsonl")]
     assert len(fixed) == 10 and all(task in fixed for task in trained) and len(trained) == 32
-    start = jax.device_get(first.agent.reference.params)
-    assert not same(params(second, "agent"), start)
+    assert not same(params(second, "agent"), jax.device_get(first.agent.reference.params))
     assert not second.simulator.trained

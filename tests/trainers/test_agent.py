@@ -51,8 +51,7 @@ def steps(monkeypatch):
 
     def step(state, frozen, batch):
         given.append(batch)
-        gap = np.float32(len(given))
-        return state + 1, {"loss": np.float32(1), "sampler_trainer_logp_gap": gap}
+        return state + 1, {"loss": np.float32(1), "sampler_trainer_logp_gap": np.float32(len(given))}
 
     monkeypatch.setattr(learner, "make_grpo_step", lambda *_: step)
     return given

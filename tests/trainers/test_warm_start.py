@@ -43,8 +43,7 @@ def given(cache):
 
 def warm_start(cache, given, **overrides):
     """The trained directory, and the toy benchmark."""
-    settings = SETTINGS | {"model.path": str(given)} | overrides
-    config = validate(toy_config(cache, settings))
+    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)} | overrides))
     benchmark = build.make_benchmark(config)
     return supervised.base_model(config, benchmark, build.open_mesh(config)), benchmark
 
@@ -76,8 +75,7 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     found = losses(directory)
     first, best = found["losses"][0], found["losses"][found["best"] // 10]
     assert found["best"] > 0 and best["step"] == found["best"]
-    held_back = split_seeds(benchmark, 0.2)[1]
-    of_both = seed_demonstrations(benchmark, held_back, 1, np.random.default_rng(0))
+    of_both = seed_demonstrations(benchmark, split_seeds(benchmark, 0.2)[1], 1, np.random.default_rng(0))
     for role in ("agent", "simulator"):
         assert best[f"validation/{role}"] < first[f"validation/{role}"] - (0.1 if rank else 1.0)
     # The agent's demonstrations are not random.
@@ -105,8 +103,7 @@ def test_the_roles_take_turns(cache, given, monkeypatch):
         return recorded
 
     monkeypatch.setattr(learner, "make_supervised_step", recording)
-    options = {"warm_start.micro_batches": 4, "warm_start.steps": 10}
-    warm_start(cache, given, **options)
+    warm_start(cache, given, **{"warm_start.micro_batches": 4, "warm_start.steps": 10})
     assert len(steps) == 10
     assert {step[:3] for step in steps[::2]} == {(4, 8, 1)}
     assert {step[:3] for step in steps[1::2]} == {(1, 2, 4)}
