@@ -292,13 +292,10 @@ def test_what_a_configuration_changes_is_shown():
 
 # The default run, shortened.
 SHORT = [
-    QUICK,
-    "--config.model.make.num_layers=1",
-    "--config.warm_start.steps=20",
-    "--config.curriculum.seeds_per_epoch=4",
-    "--config.benchmark.eval_per_depth=4",
+    QUICK, "--config.model.make.num_layers=1", "--config.warm_start.steps=20",
+    "--config.curriculum.seeds_per_epoch=4", "--config.benchmark.eval_per_depth=4",
     "--config.compilation_cache=False",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -306,12 +303,9 @@ def finished(tmp_path_factory):
     """One epoch of it, finished."""
     directory = tmp_path_factory.mktemp("finished")
     result = command(
-        "main",
-        *SHORT,
-        f"--workdir={directory / 'run'}",
-        "--config.epochs=1",
+        "main", *SHORT, f"--workdir={directory / 'run'}", "--config.epochs=1",
         f"--config.model.make.cache_dir={directory / 'models'}",
-    )
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     return directory
 

@@ -103,12 +103,9 @@ def test_the_recipes_of_small_models(model, name, size):
 
 # Characters per token of the agent's and the simulator's longest prompts, with SmolLM2's tokenizer.
 _CHARACTERS = {
-    "api_bank": (3.28, 3.76),
-    "bfcl": (3.97, 3.78),
-    "alfworld": (2.81, 2.96),
-    "bamboogle": (3.74, 3.95),
+    "api_bank": (3.28, 3.76), "bfcl": (3.97, 3.78), "alfworld": (2.81, 2.96), "bamboogle": (3.74, 3.95),
     "travelplanner": (2.74, 2.86),
-}
+}  # fmt: skip
 
 
 @pytest.mark.data

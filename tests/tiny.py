@@ -111,23 +111,12 @@ FAMILIES = {
 def config_dict(family: str = "qwen2", **changes) -> dict:
     """config.json of a model with 2 layers of width 32, 4 query heads and 2 key/value heads."""
     return {
-        "model_type": family,
-        "vocab_size": 320,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 512,
-        "hidden_act": "silu",
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10_000.0,
-        "tie_word_embeddings": False,
-        "initializer_range": 0.02,
-        "eos_token_id": 303,
-        **FAMILIES[family],
+        "model_type": family, "vocab_size": 320, "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 512, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10_000.0,
+        "tie_word_embeddings": False, "initializer_range": 0.02, "eos_token_id": 303, **FAMILIES[family],
         **changes,
-    }
+    }  # fmt: skip
 
 
 def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:

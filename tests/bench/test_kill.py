@@ -74,13 +74,9 @@ def test_the_comparison_finds_a_difference(workdirs):
 @pytest.mark.slow
 def test_a_few_strikes_of_each_kind(tmp_path):
     flags = [
-        "--config=tests/run_toy.py",
-        "--kills=3",
-        "--signals=1",
-        "--epochs=2",
-        f"--out={tmp_path}",
+        "--config=tests/run_toy.py", "--kills=3", "--signals=1", "--epochs=2", f"--out={tmp_path}",
         "--per_run=100",
-    ]
+    ]  # fmt: skip
     done = command("bench.kill", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(r"(SIG\w+) .*  equal: (\d+)", done.stdout)

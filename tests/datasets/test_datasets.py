@@ -30,17 +30,13 @@ def splits(directory):
     return {
         split: [
             Task(
-                text,
-                "made_up",
-                split,
-                ({"role": "user", "content": f"{text} → “?”"},),
-                ({"name": "f", "parameters": {}},),
-                {"gold": [1, None, text]},
+                text, "made_up", split, ({"role": "user", "content": f"{text} → “?”"},),
+                ({"name": "f", "parameters": {}},), {"gold": [1, None, text]},
             )
             for text in json.loads((directory / path).read_text())
         ]
         for split, path in (("train", "a.json"), ("level-1", "deep/b.json"))
-    }
+    }  # fmt: skip
 
 
 @contextlib.contextmanager

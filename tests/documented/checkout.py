@@ -22,16 +22,11 @@ PLACEHOLDERS = {"--config=CONFIG": QUICK}
 ONE_DEVICE = ("--config.mesh.data=1", "--config.mesh.fsdp=1", "--config.mesh.tensor=1")
 # The quickstart, cut down.
 SHORT = (
-    "--config.model.make.num_layers=1",
-    "--config.warm_start.steps=3",
-    "--config.curriculum.seeds_per_epoch=4",
-    "--config.benchmark.eval_per_depth=2",
-    "--config.evaluation.sampled=1",
-    "--config.agent.group_size=2",
-    "--config.compile_ahead=False",
-    "--config.compilation_cache=False",
-    "--config.tracking.trackers=()",
-)
+    "--config.model.make.num_layers=1", "--config.warm_start.steps=3",
+    "--config.curriculum.seeds_per_epoch=4", "--config.benchmark.eval_per_depth=2",
+    "--config.evaluation.sampled=1", "--config.agent.group_size=2", "--config.compile_ahead=False",
+    "--config.compilation_cache=False", "--config.tracking.trackers=()",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,16 +23,13 @@ def results(successes, category="all", ended=True):
     return [
         [
             Attempt(
-                games.task(f"{category}-{i}", i, category),
-                j,
-                ("answer",),
-                ended,
+                games.task(f"{category}-{i}", i, category), j, ("answer",), ended,
                 Score(float(s), bool(s), True),
             )
             for j, s in enumerate(row)
         ]
         for i, row in enumerate(successes)
-    ]
+    ]  # fmt: skip
 
 
 def bounds(attempts, benchmark=None, **options):
@@ -67,12 +64,9 @@ def test_metrics_of_several_samples():
 def test_answers_that_fail_by_their_form_are_told_from_wrong_ones():
     games = Games()
     scores = [
-        Score(1.0, True, True),
-        Score(0.0, False, True, "wrong"),
-        Score(0.0, False, False, "no_call"),
-        Score(0.0, False, False, "no_call"),
-        Score(0.0, False, False, "unparsable"),
-    ]
+        Score(1.0, True, True), Score(0.0, False, True, "wrong"), Score(0.0, False, False, "no_call"),
+        Score(0.0, False, False, "no_call"), Score(0.0, False, False, "unparsable"),
+    ]  # fmt: skip
     task = games.task("a", 0, "all")
     attempts = [[Attempt(task, 0, ("",), True, score)] for score in scores]
     shares = {"accuracy": 0.2, "valid_share": 0.4, "truncated_share": 0.0}

@@ -18,24 +18,13 @@ from tests.runs import lines, run
 
 # Chains of Dial short enough that a barely trained model gets some right.
 SETTINGS = {
-    "benchmark.name": "dial",
-    "benchmark.positions": 3,
-    "benchmark.max_depth": 2,
-    "benchmark.seed_depths": (0.5, 0.5),
-    "benchmark.deeper": (3,),
-    "benchmark.misunderstood": 0.0,
-    "model.make.vocab_size": 512,
-    "model.make.hidden_size": 48,
-    "model.make.num_heads": 4,
-    "limits.agent_prompt": 48,
-    "limits.agent_response": 24,
-    "limits.simulator_prompt": 48,
-    "warm_start.steps": 600,
-    "warm_start.learning_rate": 5e-3,
-    "warm_start.batch_size": 32,
-    "evaluation.sampled": 0,
-    "compile_ahead": False,
-}
+    "benchmark.name": "dial", "benchmark.positions": 3, "benchmark.max_depth": 2,
+    "benchmark.seed_depths": (0.5, 0.5), "benchmark.deeper": (3,), "benchmark.misunderstood": 0.0,
+    "model.make.vocab_size": 512, "model.make.hidden_size": 48, "model.make.num_heads": 4,
+    "limits.agent_prompt": 48, "limits.agent_response": 24, "limits.simulator_prompt": 48,
+    "warm_start.steps": 600, "warm_start.learning_rate": 5e-3, "warm_start.batch_size": 32,
+    "evaluation.sampled": 0, "compile_ahead": False,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -48,13 +48,8 @@ def test_generations_are_counted_by_reason(cache, tmp_path):
     verdicts = collections.Counter(task["verdict"] for task in tasks)
     # The second and third seeds' fresh texts are copies of the first's.
     assert verdicts == {
-        "duplicate": 3 + 2,
-        "contaminated": 3,
-        "accepted": 1,
-        "empty": 3,
-        "unparsable": 3,
-        "truncated": 3,
-    }
+        "duplicate": 3 + 2, "contaminated": 3, "accepted": 1, "empty": 3, "unparsable": 3, "truncated": 3,
+    }  # fmt: skip
     assert [task["id"] for task in tasks if task["verdict"] == "accepted"] == ["generated-1-0-2"]
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics == {name: of["value"] for name, of in found.items()}

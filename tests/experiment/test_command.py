@@ -52,13 +52,9 @@ def test_the_command_reports_what_is_there(tmp_path, main):
         for seed in (0, 1):
             write_run(run_dir(workdir, name, seed), gain, seed)
     result = commands.command(
-        "experiment",
-        f"--config={tmp_path / 'suite.py'}",
-        "--config.seeds=(0,1)",
-        "--config.overrides.rollouts=1000",
-        f"--workdir={workdir}",
-        "--report_only",
-    )
+        "experiment", f"--config={tmp_path / 'suite.py'}", "--config.seeds=(0,1)",
+        "--config.overrides.rollouts=1000", f"--workdir={workdir}", "--report_only",
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "co-evolved − random" in result.stdout and "runs: 4 finished" in result.stdout
     written = pathlib.Path(re.search(r"page: (.*)", result.stdout)[1])

@@ -61,14 +61,10 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         "    return fake_suite(overrides={'rollouts': 10}, z={'agent.group_size': 4}, a={}, k={})\n"
     )
     suite = parsed(
-        f"--config={tmp_path / 'suite.py'}",
-        "--config.seeds=(100,101)",
-        "--config.overrides.rollouts=6400",
-        "--config.overrides.curriculum.alpha=0.3",
-        "--config.overrides.benchmark.max_depth=3",
-        "--config.arms.z.agent.group_size=8",
-        "--config.bootstrap=150",
-    )
+        f"--config={tmp_path / 'suite.py'}", "--config.seeds=(100,101)", "--config.overrides.rollouts=6400",
+        "--config.overrides.curriculum.alpha=0.3", "--config.overrides.benchmark.max_depth=3",
+        "--config.arms.z.agent.group_size=8", "--config.bootstrap=150",
+    )  # fmt: skip
     plan = make_plan(suite)
     assert list(plan.suite.arms) == list(plan.configs) == ["z", "a", "k"]
     assert plan.runs()[:4] == [("z", 100), ("a", 100), ("k", 100), ("z", 101)]

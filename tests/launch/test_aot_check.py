@@ -26,20 +26,11 @@ needs_libtpu = pytest.mark.skipif(
 MADE = {"benchmark.name": "dial", "model.make.vocab_size": 512}
 # Small in every way.
 SMALL = {
-    "model.remat": "none",
-    "model.attention": "xla",
-    "agent.batch_size": 8,
-    "agent.minibatch_size": 8,
-    "agent.micro_batches": 2,
-    "agent.group_size": 4,
-    "simulator.batch_size": 8,
-    "simulator.minibatch_size": 8,
-    "limits.agent_prompt": 16,
-    "limits.agent_response": 8,
-    "limits.simulator_prompt": 16,
-    "limits.simulator_response": 8,
-    "limits.prompt_buckets": (),
-}
+    "model.remat": "none", "model.attention": "xla", "agent.batch_size": 8, "agent.minibatch_size": 8,
+    "agent.micro_batches": 2, "agent.group_size": 4, "simulator.batch_size": 8, "simulator.minibatch_size": 8,
+    "limits.agent_prompt": 16, "limits.agent_response": 8, "limits.simulator_prompt": 16,
+    "limits.simulator_response": 8, "limits.prompt_buckets": (),
+}  # fmt: skip
 
 
 @pytest.fixture

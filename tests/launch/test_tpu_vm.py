@@ -59,14 +59,9 @@ class Cloud:
 
     def launch(self, *arguments):
         return subprocess.run(
-            self.command(*arguments),
-            cwd=self.repository,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+            self.command(*arguments), cwd=self.repository, env=self.environment, capture_output=True,
+            text=True, timeout=60, check=False,
+        )  # fmt: skip
 
     def scenario(self, **changes):
         """Changes what the stand-in does from now on."""

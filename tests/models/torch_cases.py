@@ -24,15 +24,12 @@ ROPES = {
     "linear": {"rope_type": "linear", "factor": 4.0},
     # Llama 3.1's, on a shorter original context, so that all three of its bands are used.
     "llama3": {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     },
     # The recipe of Qwen's model cards.
     "yarn": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192},
-}
+}  # fmt: skip
 
 
 def shape(family, rope="default", **changes):

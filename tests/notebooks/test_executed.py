@@ -130,13 +130,9 @@ def test_the_curriculum_runs(execute):
 def test_smollm2_runs(execute, tmp_path, monkeypatch):
     """With a small model in its place, whose demonstrations were noisy."""
     made = {
-        "model.path": "",
-        "model.make.vocab_size": 512,
-        "warm_start.steps": 250,
-        "warm_start.batch_size": 32,
-        "warm_start.learning_rate": 5e-3,
-        "benchmark.misunderstood": 0.2,
-    }
+        "model.path": "", "model.make.vocab_size": 512, "warm_start.steps": 250, "warm_start.batch_size": 32,
+        "warm_start.learning_rate": 5e-3, "benchmark.misunderstood": 0.2,
+    }  # fmt: skip
     monkeypatch.setenv("GENENV_QUICK", "1")
     monkeypatch.setenv("GENENV_MODEL", str(tmp_path / "given"))
     values = parameters("smollm2")

@@ -108,14 +108,9 @@ def test_an_installed_package_needs_no_checkout(tmp_path):
     code = INSTALLED.format(install=cell("ablations", "install"), parameters=parameters)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("GENENV_", "TPU_"))}
     result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=here,
-        env=kept | {"PYTHONPATH": str(library), "PWD": str(here)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+        [sys.executable, "-c", code], cwd=here, env=kept | {"PYTHONPATH": str(library), "PWD": str(here)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     package = library / "genenv_jax"
     said, found = result.stdout.splitlines()

@@ -29,12 +29,9 @@ def start(module, index, devices, output, *arguments, **environment):
     }
     with open(f"{output}.{index}", "w") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            cwd=ROOT,
-            env=settings,
-            stdout=file,
+            [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, env=settings, stdout=file,
             stderr=subprocess.STDOUT,
-        )
+        )  # fmt: skip
 
 
 def end(started, output, timeout):
@@ -83,17 +80,11 @@ def toy_run(workdir, count, *settings, command="main", mesh=(2, 2, 1), caches=No
         arguments += [f"--coordinator_address=localhost:{free_port()}", f"--num_processes={count}"]
     return [
         start(
-            "tests.run_toy",
-            i,
-            4 // count,
-            workdir.with_suffix(".log"),
-            command,
-            *arguments,
-            *([f"--process_id={i}"] if count > 1 else []),
-            XDG_CACHE_HOME=str(caches[i]),
+            "tests.run_toy", i, 4 // count, workdir.with_suffix(".log"), command, *arguments,
+            *([f"--process_id={i}"] if count > 1 else []), XDG_CACHE_HOME=str(caches[i]),
         )
         for i in range(count)
-    ]
+    ]  # fmt: skip
 
 
 def finish(workdir, started, timeout=900):

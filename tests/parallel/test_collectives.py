@@ -61,14 +61,9 @@ def compiled_programs(config, params, mesh):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tiny.write_model(
-        tmp_path_factory.mktemp("collectives"),
-        family="qwen3",
-        tokenizer=False,
-        hidden_size=192,
-        num_attention_heads=8,
-        head_dim=HEAD,
-        intermediate_size=448,
-    )
+        tmp_path_factory.mktemp("collectives"), family="qwen3", tokenizer=False, hidden_size=192,
+        num_attention_heads=8, head_dim=HEAD, intermediate_size=448,
+    )  # fmt: skip
     config = TransformerConfig.from_huggingface(huggingface.read_config(path))
     return config, huggingface.load_params(path, config)
 

@@ -33,15 +33,10 @@ def test_a_request_says_what_was_asked(monkeypatch):
     assert requests.pop()["chat_template_kwargs"] == {"enable_thinking": True}
     assert requests == [
         {
-            "path": "/v1/chat/completions",
-            "key": "Bearer secret",
-            "model": "m-7b",
-            "messages": HELLO,
-            "temperature": 0.5,
-            "max_tokens": 9,
-            "seed": 3,
+            "path": "/v1/chat/completions", "key": "Bearer secret", "model": "m-7b", "messages": HELLO,
+            "temperature": 0.5, "max_tokens": 9, "seed": 3,
         }
-    ]
+    ]  # fmt: skip
     assert endpoint.usage() == {"requests": 1, "prompt_tokens": 7, "completion_tokens": 3}
 
 

@@ -23,15 +23,11 @@ METRICS = [
     {"step": 0, "eval/test/greedy/accuracy": 0.25, "eval/test/greedy/depth_1": 0.5},
     {"step": 1, "generated/valid_share": 0.5, "generated/p_hat_mean": 0.125},
     {
-        "step": 2,
-        "eval/test/greedy/accuracy": 1 / 3,
-        "eval/test/greedy/depth_1": 1.0,
-        "eval/test/sampled/accuracy": None,
-        "generated/valid_share": 0.75,
-        "rollouts/total": 320,
+        "step": 2, "eval/test/greedy/accuracy": 1 / 3, "eval/test/greedy/depth_1": 1.0,
+        "eval/test/sampled/accuracy": None, "generated/valid_share": 0.75, "rollouts/total": 320,
         "tokens/total": 40960,
     },
-]
+]  # fmt: skip
 HUB = {"model.path": "Qwen/Qwen2.5-7B-Instruct", "model.make.vocab_size": 0}
 
 

@@ -46,12 +46,9 @@ def test_answers_are_compared():
     page = Page(notebook.compare_answers(before, after, {"c": "the task c"}, shown=1))
     numbers = [data for tag, data in page.text if tag == "td" and data.strip()]
     assert numbers == [
-        *("all", "5", "1.000"),
-        *("learnt", "2", "0.400"),
-        *("lost", "1", "0.200"),
-        *("never solved", "1", "0.200"),
-        *("always solved", "1", "0.200"),
-    ]
+        *("all", "5", "1.000"), *("learnt", "2", "0.400"), *("lost", "1", "0.200"),
+        *("never solved", "1", "0.200"), *("always solved", "1", "0.200"),
+    ]  # fmt: skip
     assert "before: ✓before-aafter: ✗ wrongafter-a" in page.within("pre", "p").replace("\n", "")
     assert page.within("b").count(" · depth_1") == 4
     both = Page(notebook.compare_answers(before, after, {"c": "the task c"}, shown=2))

@@ -85,13 +85,9 @@ def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
 def test_the_order_of_strata_and_scores(results):
     assert [m.name for m in results.strata] == [f"depth_{d}" for d in range(1, 7)]
     assert [m.key for m in results.accuracies] == [
-        "in_distribution/sampled",
-        "in_distribution/greedy",
-        "deeper/sampled",
-        "deeper/greedy",
-        "renamed/sampled",
-        "renamed/greedy",
-    ]
+        "in_distribution/sampled", "in_distribution/greedy", "deeper/sampled", "deeper/greedy",
+        "renamed/sampled", "renamed/greedy",
+    ]  # fmt: skip
     assert Metric.parse("generated/x") is None
     assert str(Metric.parse("eval/a/b/c/d")) == "eval/a/b/c/d"
 

@@ -22,14 +22,9 @@ def steps(path):
 
 def test_lines_are_sorted_and_hold_every_kind_of_scalar(tmp_path):
     values = {
-        "z/float": 0.25,
-        "a/int": 3,
-        "m/numpy": np.float64(1.5),
-        "m/bfloat16": jnp.asarray(0.5, jnp.bfloat16),
-        "m/flag": np.bool_(True),
-        "loss": math.nan,
-        "kl": np.float32(np.inf),
-    }
+        "z/float": 0.25, "a/int": 3, "m/numpy": np.float64(1.5), "m/bfloat16": jnp.asarray(0.5, jnp.bfloat16),
+        "m/flag": np.bool_(True), "loss": math.nan, "kl": np.float32(np.inf),
+    }  # fmt: skip
     with writer(tmp_path / "new" / "run") as w:
         w.write(0, values, more={"about": {"code": "jax 1"}})
     assert (tmp_path / "new" / "run" / "metrics.jsonl").read_text() == (

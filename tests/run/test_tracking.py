@@ -247,13 +247,9 @@ def test_samples_lie_evenly_over_the_records():
 def test_rows_are_made_of_the_records():
     task = Task("t", "toy", "all", ({"role": "user", "content": "2 + 2?"},))
     record = {
-        "epoch": 3,
-        "id": "generated-3-0-0",
-        "text": "a\x1b[31mb\u202e\ud800\nc",
-        "verdict": "unparsable",
-        "task": None,
-        **dict.fromkeys(("p_hat", "r_env", "weight")),
-    }
+        "epoch": 3, "id": "generated-3-0-0", "text": "a\x1b[31mb\u202e\ud800\nc", "verdict": "unparsable",
+        "task": None, **dict.fromkeys(("p_hat", "r_env", "weight")),
+    }  # fmt: skip
     row = generation_row(record)
     assert row == {
         "epoch": 3,

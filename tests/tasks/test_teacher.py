@@ -75,13 +75,8 @@ def test_what_is_rejected_of_the_simulator_is_rejected_here(tmp_path):
         tasks = ask(tmp_path, url, 2, concurrency=1)
     assert len(tasks) == 2
     assert log(tmp_path)["rejected"] == {
-        "contaminated": 1,
-        "duplicate": 1,
-        "unparsable": 1,
-        "empty": 1,
-        "truncated": 2,
-        "refused": 1,
-    }
+        "contaminated": 1, "duplicate": 1, "unparsable": 1, "empty": 1, "truncated": 2, "refused": 1,
+    }  # fmt: skip
 
 
 def test_an_interrupted_teacher_goes_on_and_pays_for_nothing_twice(tmp_path):

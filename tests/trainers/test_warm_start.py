@@ -23,15 +23,10 @@ from tests.commands import call
 from tests.runs import lines, run, toy_config
 
 SETTINGS = {
-    "model.make.vocab_size": 0,
-    "warm_start.steps": 40,
-    "warm_start.batch_size": 8,
-    "warm_start.micro_batches": 2,
-    "warm_start.validate_every": 10,
-    "warm_start.learning_rate": 1e-2,
-    "warm_start.validation_share": 0.2,
-    "limits.prompt_buckets": (48,),
-}
+    "model.make.vocab_size": 0, "warm_start.steps": 40, "warm_start.batch_size": 8,
+    "warm_start.micro_batches": 2, "warm_start.validate_every": 10, "warm_start.learning_rate": 1e-2,
+    "warm_start.validation_share": 0.2, "limits.prompt_buckets": (48,),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
