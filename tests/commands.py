@@ -41,14 +41,9 @@ def printed(code, *arguments, **environment):
 
 def _python(*arguments, cwd, **environment):
     return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        env=os.environ | {"XLA_FLAGS": COMPILE_FAST} | environment,  # one device
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
+        [sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=1800,
+        env=os.environ | {"XLA_FLAGS": COMPILE_FAST} | environment, check=False,  # one device
+    )  # fmt: skip
 
 
 def call(module, *arguments, cwd=ROOT):

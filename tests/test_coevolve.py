@@ -591,8 +591,6 @@ def test_weights_that_wait_in_host_memory_change_nothing(cache, tmp_path, unbrok
 
 
 LORA = {"lora.rank": 4, "agent.learning_rate": 1e-2, "simulator.learning_rate": 1e-2}
-
-
 MESH = {"mesh.fsdp": 2, "mesh.tensor": 2, "memory.offload": "phase"}
 
 

@@ -30,13 +30,9 @@ def test_code_fits_the_page():
 def test_the_site_is_built(tmp_path):
     """Strictly: a page that is in no menu, or a broken link or anchor, fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--site-dir", tmp_path / "site"],
-        cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", tmp_path / "site"], cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     docs = ROOT / "docs"
     for page in {str(path.relative_to(docs).with_suffix("")) for path in docs.rglob("*.md")}:

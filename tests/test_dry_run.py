@@ -115,9 +115,8 @@ def test_no_weights_are_needed(cache, large, offload, train, trees):
     options = {"model.path": str(model), "model.make.vocab_size": 0, "warm_start.steps": 30}
     options |= {"memory.offload": offload, "simulator.train": train}
     said = dry_run(checked(cache, **options), None)
-    assert float(re.search(r"([\d.]+) M parameters", said["model"])[1]) == pytest.approx(
-        count / 1e6, rel=0.01
-    )
+    parameters = float(re.search(r"([\d.]+) M parameters", said["model"])[1])
+    assert parameters == pytest.approx(count / 1e6, rel=0.01)
     held = trees * 4 * count / 2**30
     assert float(re.search(r"at most ([\d.]+) GiB", said["memory"])[1]) == pytest.approx(held, rel=0.05)
     assert ("pinned_host" in said["memory"]) is (offload != "none")

@@ -39,35 +39,16 @@ def test_a_session(cache):
     example = first.splitlines()[-1]
     assert "/write" in first and "as the simulator should write a task" in first
     _, task, written, seed, *typed = session(
-        cache,
-        "/task",
-        "/write",
-        "/seed",
-        example,
-        "",
-        "\x1b[2J nonsense",
-        "",
-        "7 long.",
-        "",
-        "/dance",
-        "",
-        "/ask draw it at once",
-        "/ask",
-        "draw it",
-        "at once",
-        "",
-        "/ask",
-        "",
-        "exit",
-        "x",
-    )
+        cache, "/task", "/write", "/seed", *(example, ""), *("\x1b[2J nonsense", ""), *("7 long.", ""),
+        *("/dance", ""), "/ask draw it at once", *("/ask", "draw it", "at once", ""), *("/ask", ""),
+        *("exit", "x"),
+    )  # fmt: skip
     assert task.startswith("the agent is asked:") and "reference: " in task
     assert task.splitlines()[-1].startswith("p̂ = ") and "R_env = " in task.splitlines()[-1]
     attempts = [line for line in task.splitlines() if " × reward " in line]
     assert sum(int(line.split("×")[0]) for line in attempts) == 4  # the group
-    assert written.count("the simulator's variation") == written.count("admitted") + written.count(
-        "rejected: "
-    )
+    verdicts = written.count("admitted") + written.count("rejected: ")
+    assert written.count("the simulator's variation") == verdicts
     assert seed.startswith("seed ") and seed.splitlines()[-1] != example
     (_, copy, _, nonsense, _, unread, dance, empty, asked, *_, lines, _, nothing, quitted) = typed
     assert copy.startswith("rejected: duplicate")  # of a seed

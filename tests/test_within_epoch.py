@@ -16,7 +16,7 @@ from genenv_jax.trainers.agent import AgentTrainer
 from tests import toy
 from tests.commands import COMPILE_FAST, ROOT
 from tests.run.fake_trackers import FakeTracker, install
-from tests.runs import OFTEN, Compiled, contents, kill, run, same, struck
+from tests.runs import OFTEN, Compiled, contents, kill, lines, run, same, struck
 
 TWO = {"epochs": 2}  # of two or three batches each: the accepted tasks depend on the machine's rounding
 
@@ -31,8 +31,7 @@ def assert_same(resumed, workdir, unbroken):
 
 def batches(workdir):
     """How many batches of at most eight tasks each epoch had."""
-    rows = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
-    return [math.ceil(row["agent/tasks"] / 8) for row in rows if "agent/tasks" in row]
+    return [math.ceil(row["agent/tasks"] / 8) for row in lines(workdir) if "agent/tasks" in row]
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +79,7 @@ def test_what_the_simulator_is_asked_for_survives(cache, tmp_path, monkeypatch):
     assert_same(resumed, tmp_path / "parts", unbroken)
     assert resumed.source.state() == unbroken[0].source.state()
     assert resumed.source.state()["difficulties"]
-    rows = map(json.loads, (tmp_path / "parts/tasks.jsonl").read_text().splitlines())
-    assert {row["context_difficulty"] for row in rows} == {1, 2, 3}
+    assert {row["context_difficulty"] for row in lines(tmp_path / "parts", "tasks.jsonl")} == {1, 2, 3}
 
 
 def test_sigterm_within_a_batch_ends_the_run_after_it(cache, tmp_path, unbroken):

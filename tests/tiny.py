@@ -41,12 +41,9 @@ def train_tokenizer(vocab_size: int = 304) -> str:
     controls = [PAD, START, END]
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(_PATTERN), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(tokenizers.Regex(_PATTERN), behavior="isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - len(controls),
@@ -64,12 +61,8 @@ def write_tokenizer(
     """Writes tokenizer.json and tokenizer_config.json into `path`."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "tokenizer.json").write_text(train_tokenizer(vocab_size), encoding="utf-8")
-    config = {
-        "tokenizer_class": "Qwen2Tokenizer",
-        "eos_token": END,
-        "pad_token": PAD,
-        "model_max_length": 512,
-    }
+    config = {"tokenizer_class": "Qwen2Tokenizer", "model_max_length": 512}
+    config |= {"eos_token": END, "pad_token": PAD}
     if chat_template:
         config["chat_template"] = chat_template
     (path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -79,33 +72,22 @@ def write_tokenizer(
 FAMILIES = {
     "qwen2": {"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": False, "bos_token_id": None},
     "qwen3": {
-        "architectures": ["Qwen3ForCausalLM"],
-        "use_sliding_window": False,
-        "attention_bias": False,
+        "architectures": ["Qwen3ForCausalLM"], "use_sliding_window": False, "attention_bias": False,
         "head_dim": 16,  # more than hidden_size / num_attention_heads, as in published models
         "bos_token_id": None,
     },
     "llama": {
-        "architectures": ["LlamaForCausalLM"],
-        "attention_bias": False,
-        "mlp_bias": False,
+        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "mlp_bias": False,
         "bos_token_id": 302,
     },
     "gemma3_text": {  # every other layer sees the last four tokens
-        "architectures": ["Gemma3ForCausalLM"],
-        "num_hidden_layers": 3,
-        "head_dim": 16,
-        "query_pre_attn_scalar": 24,
-        "hidden_activation": "gelu_pytorch_tanh",
-        "sliding_window": 4,
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-        "rope_theta": 1e6,
-        "rope_local_base_freq": 10_000.0,
-        "tie_word_embeddings": True,
-        "attention_bias": False,
+        "architectures": ["Gemma3ForCausalLM"], "num_hidden_layers": 3, "head_dim": 16,
+        "query_pre_attn_scalar": 24, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_theta": 1e6,
+        "rope_local_base_freq": 10_000.0, "tie_word_embeddings": True, "attention_bias": False,
         "bos_token_id": 302,
     },
-}
+}  # fmt: skip
 
 
 def config_dict(family: str = "qwen2", **changes) -> dict:
@@ -145,14 +127,10 @@ def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}."
         for name, shape in {
-            "self_attn.q_proj": (q, d),
-            "self_attn.k_proj": (kv, d),
-            "self_attn.v_proj": (kv, d),
-            "self_attn.o_proj": (d, q),
-            "mlp.gate_proj": (f, d),
-            "mlp.up_proj": (f, d),
+            "self_attn.q_proj": (q, d), "self_attn.k_proj": (kv, d), "self_attn.v_proj": (kv, d),
+            "self_attn.o_proj": (d, q), "mlp.gate_proj": (f, d), "mlp.up_proj": (f, d),
             "mlp.down_proj": (d, f),
-        }.items():
+        }.items():  # fmt: skip
             tensors[f"{layer}{name}.weight"] = normal(*shape)
             if name in biased:
                 tensors[f"{layer}{name}.bias"] = normal(shape[0], scale=0.3)
@@ -211,15 +189,9 @@ def write_weights(
 
 
 def write_model(
-    path: pathlib.Path,
-    *,
-    family: str = "qwen2",
-    seed: int = 0,
-    dtype: str = "float32",
-    shards: int = 1,
-    tokenizer: bool = True,
-    **changes,
-) -> pathlib.Path:
+    path: pathlib.Path, *, family: str = "qwen2", seed: int = 0, dtype: str = "float32", shards: int = 1,
+    tokenizer: bool = True, **changes,
+) -> pathlib.Path:  # fmt: skip
     """Writes a whole model directory; `changes` go into config.json.  Deterministic."""
     path.mkdir(parents=True, exist_ok=True)
     config = config_dict(family, **changes) | {"torch_dtype": dtype}

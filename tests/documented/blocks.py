@@ -116,15 +116,9 @@ def invocations(block: Block) -> list[Invocation]:
         (directory / "record").mkdir()
         before = {"PATH": os.environ["PATH"], "PWD": place, "HOME": "/home/user"}
         done = subprocess.run(
-            ["bash", "-c", _RECORD, "bash", directory / "record", directory / "block"],
-            cwd=place,
-            env=before,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+            ["bash", "-c", _RECORD, "bash", directory / "record", directory / "block"], cwd=place, env=before,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
         assert done.returncode == 0 and not done.stderr, f"{block.page}:{block.line}: bash: {done.stderr}"
         found = []
         for file in (directory / "record").iterdir():

@@ -69,16 +69,12 @@ def serve(reply):
 
 def completion(text, finish_reason="stop"):
     """The response of a server that answers `text`."""
+    message = {"role": "assistant", "content": text}
     return {
-        "id": "1",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "choices": [
-            {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": text}}
-        ],
+        "id": "1", "object": "chat.completion", "created": 0, "model": "m",
+        "choices": [{"index": 0, "finish_reason": finish_reason, "message": message}],
         "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
-    }
+    }  # fmt: skip
 
 
 def called(*calls, content=None):

@@ -24,17 +24,11 @@ def test_episodes_that_their_environment_broke_do_not_count(monkeypatch):
     scores = [[RIGHT, WRONG, BROKEN, BROKEN], [BROKEN] * 4]
     found = [[Attempt(task, i, ("a",), True, s) for i, s in enumerate(of)] for of in scores]
     monkeypatch.setattr(held_out, "attempt", lambda *_, **__: found)
+    rng, measure = (lambda *_: np.random.default_rng(0)), (lambda *_: contextlib.nullcontext())
     evaluation = SimpleNamespace(
-        _config=SimpleNamespace(reroll=2),
-        _session=SimpleNamespace(
-            rng=lambda *_: np.random.default_rng(0),
-            key=lambda *_: None,
-            measure=lambda *_: contextlib.nullcontext(),
-        ),
-        _agent=SimpleNamespace(policy=lambda key: None),
-        _benchmark=None,
-        _scorer=None,
-    )
+        _config=SimpleNamespace(reroll=2), _agent=SimpleNamespace(policy=lambda key: None), _benchmark=None,
+        _session=SimpleNamespace(rng=rng, key=lambda *_: None, measure=measure), _scorer=None,
+    )  # fmt: skip
     fresh = [Generation(0, i, task, SeedStatistics(), "", task=task) for i in range(2)]
     held_out.HeldOut.reroll(evaluation, 0, fresh)
     assert [g.rerolled for g in fresh] == [0.5, None]

@@ -20,16 +20,12 @@ from tests.evaluate.games import Games
 def results(successes, category="all", ended=True):
     """For each row of successes, the attempts at one task."""
     games = Games()
-    return [
-        [
-            Attempt(
-                games.task(f"{category}-{i}", i, category), j, ("answer",), ended,
-                Score(float(s), bool(s), True),
-            )
-            for j, s in enumerate(row)
-        ]
-        for i, row in enumerate(successes)
-    ]  # fmt: skip
+
+    def attempt(i, j, success):
+        score = Score(float(success), bool(success), True)
+        return Attempt(games.task(f"{category}-{i}", i, category), j, ("answer",), ended, score)
+
+    return [[attempt(i, j, s) for j, s in enumerate(row)] for i, row in enumerate(successes)]
 
 
 def bounds(attempts, benchmark=None, **options):

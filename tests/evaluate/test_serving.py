@@ -120,13 +120,10 @@ def knows_the_files(request):
 )
 def test_a_server_that_answers_with_tool_calls(tmp_path, category, asked):
     options = {
-        "benchmark.data_dir": bfcl_tasks.write(tmp_path / "files"),
-        "benchmark.verify_files": False,
-        "benchmark.multi_turn_rule": "conversation",
-        "benchmark.seed_categories": "()",
-        "benchmark.eval_categories": f"('{category}',)",
-        "evaluation.sampled": 0,
-    }
+        "benchmark.data_dir": bfcl_tasks.write(tmp_path / "files"), "benchmark.verify_files": False,
+        "benchmark.multi_turn_rule": "conversation", "benchmark.seed_categories": "()",
+        "benchmark.eval_categories": f"('{category}',)", "evaluation.sampled": 0,
+    }  # fmt: skip
     out = tmp_path / "out"
     flags = ["--config=configs/bfcl.py", f"--workdir={out}", "--endpoint_model=m"]
     flags += [f"--config.{name}={value}" for name, value in options.items()]

@@ -79,11 +79,11 @@ MOUNTPOINT = """#!/bin/sh
 """
 
 
-def install(commands: pathlib.Path, control: pathlib.Path, **scenario) -> None:
+def install(commands: pathlib.Path, control: pathlib.Path) -> None:
     """Writes the commands for PATH and the control directory of one test."""
     for directory in ("workers", "buckets", "exit", "program"):
         (control / directory).mkdir(parents=True)
-    (control / "scenario.json").write_text(json.dumps({"workers": 1} | scenario))
+    (control / "scenario.json").write_text(json.dumps({"workers": 1}))
     this = pathlib.Path(__file__).resolve()
     files = {
         "gcloud": GCLOUD.format(python=sys.executable, this=this, control=control),

@@ -109,11 +109,8 @@ class Cluster:
                 | {"PATH": f"{self.commands}:{os.environ['PATH']}", "SLURM_JOB_ID": "42"}
                 | ({"SLURM_RESTART_COUNT": str(self.starts)} if self.starts else {})
                 | environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            )  # fmt: skip
             self.starts += 1
             again = False
             try:

@@ -15,16 +15,10 @@ ROWS = re.findall(
     r"(?m)^\| (v\S+) \| (tpu-\S+) \| ([\dx]+) \| (\d+) \| (\d+) \|$", (ROOT / "docs/launching.md").read_text()
 )
 VALUES = {
-    "NAME": "bfcl",
-    "QUEUE": "tpu",
-    "IMAGE": "us-docker.pkg.dev/project/images/genenv_jax:tpu",
-    "BUCKET": "my-bucket",
-    "CONFIG": "configs/bfcl.py",
-    "ACCELERATOR": "tpu-v5-lite-podslice",
-    "TOPOLOGY": "4x4",
-    "HOSTS": "4",
-    "CHIPS": "4",
-}
+    "NAME": "bfcl", "QUEUE": "tpu", "IMAGE": "us-docker.pkg.dev/project/images/genenv_jax:tpu",
+    "BUCKET": "my-bucket", "CONFIG": "configs/bfcl.py", "ACCELERATOR": "tpu-v5-lite-podslice",
+    "TOPOLOGY": "4x4", "HOSTS": "4", "CHIPS": "4",
+}  # fmt: skip
 
 
 def render(**changes):

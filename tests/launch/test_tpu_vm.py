@@ -40,9 +40,9 @@ def repository(tmp_path_factory):
 class Cloud:
     """One test's cloud and the launcher that runs in it."""
 
-    def __init__(self, repository, path, **scenario):
+    def __init__(self, repository, path):
         self.repository, self.path, self.control = repository, path, path / "control"
-        fake_gcloud.install(path / "commands", self.control, **scenario)
+        fake_gcloud.install(path / "commands", self.control)
         self.bucket = self.control / "buckets/results"
         self.bucket.mkdir()
         self.environment = os.environ | {
@@ -107,7 +107,7 @@ class Cloud:
 
 @pytest.fixture
 def cloud(repository, tmp_path):
-    yield lambda **scenario: Cloud(repository, tmp_path, **scenario)
+    yield Cloud(repository, tmp_path)
     for file in (tmp_path / "control").glob("hang*"):  # so that what still runs ends
         file.unlink()
 
@@ -119,7 +119,6 @@ WHOLE = ["status", "scp", "unpack", "install", "start", "follow", "status"]
 
 
 def test_a_run_on_a_new_slice(cloud):
-    cloud = cloud()
     (cloud.bucket / "data").mkdir()
     done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 0, done.stderr
@@ -147,7 +146,7 @@ def test_a_run_on_a_new_slice(cloud):
 
 
 def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
-    cloud = cloud(workers=4)
+    cloud.scenario(workers=4)
     odd = "--config.a='two words' \"$HOME\" `id` \\n ; & | * ?\nline=é"
     own = "--config.model.make.cache_dir=/of/my/own"  # takes the place of the launcher's
     arguments = [*FOUR_HOSTS, "--spot", "--run=first", *PROGRAM, odd, own]
@@ -175,7 +174,6 @@ def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
 def test_the_environment_reaches_the_program_and_no_log(cloud, tmp_path):
     secrets = tmp_path / "secrets"
     secrets.write_text("# keys\n\nHF_TOKEN=hf_se cret$(touch /)'\"\n")
-    cloud = cloud()
     done = cloud.launch(*ONE_HOST, f"--env_file={secrets}", "--keep", *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert cloud.program()["token"] == "hf_se cret$(touch /)'\""
@@ -197,7 +195,7 @@ def test_the_environment_reaches_the_program_and_no_log(cloud, tmp_path):
     ],
 )
 def test_nothing_is_left_behind_unsaid(cloud, slice_, scenario, code, message, verbs):
-    cloud = cloud(**scenario)
+    cloud.scenario(**scenario)
     if slice_:
         cloud.existing(**slice_)
     done = cloud.launch(*ONE_HOST, *["--queued"] * ("queued" in scenario), *PROGRAM)
@@ -206,7 +204,6 @@ def test_nothing_is_left_behind_unsaid(cloud, slice_, scenario, code, message, v
 
 
 def test_a_slice_that_others_created_is_used_and_kept(cloud):
-    cloud = cloud()
     cloud.existing()
     done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 0 and "is kept and costs" in done.stderr
@@ -214,7 +211,7 @@ def test_a_slice_that_others_created_is_used_and_kept(cloud):
 
 
 def test_what_is_created_in_place_of_a_slice_of_others_is_deleted(cloud):
-    cloud = cloud(follow=["GONE"])
+    cloud.scenario(follow=["GONE"])
     cloud.existing()
     (cloud.control / "hang").touch()
     done = cloud.launch(*ONE_HOST, "--retries=1", *PROGRAM)
@@ -224,7 +221,6 @@ def test_what_is_created_in_place_of_a_slice_of_others_is_deleted(cloud):
 
 def test_nothing_is_created_for_a_run_that_cannot_be(cloud):
     """It does not fit, or its bucket is missing; a check that cannot run is reported."""
-    cloud = cloud()
     (cloud.control / "fits").write_text("1")
     done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 2 and "aot_check.py ended with exit code 1" in done.stderr
@@ -239,7 +235,7 @@ def test_nothing_is_created_for_a_run_that_cannot_be(cloud):
 
 
 def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud):
-    cloud = cloud(workers=2)
+    cloud.scenario(workers=2)
     cloud.exit_code(0, 134)  # aborted, since another one is gone
     cloud.exit_code(1, 3)
     done = cloud.launch(*TWO_HOSTS, *PROGRAM)
@@ -254,7 +250,7 @@ def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud):
 
 
 def test_a_preempted_run_goes_on_in_the_same_workdir(cloud):
-    cloud = cloud(workers=2, follow=["PREEMPTED"])
+    cloud.scenario(workers=2, follow=["PREEMPTED"])
     (cloud.control / "hang").touch()
     done = cloud.launch(*TWO_HOSTS, "--spot", "--retries=1", *PROGRAM)
     assert done.returncode == 0, done.stderr
@@ -273,7 +269,7 @@ def test_a_preempted_run_goes_on_in_the_same_workdir(cloud):
 
 
 def test_a_dropped_connection_loses_nothing(cloud):
-    cloud = cloud(follow=["drop", "drop"])
+    cloud.scenario(follow=["drop", "drop"])
     done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "epoch 1 on worker 0\nepoch 2 on worker 0\n"
@@ -284,23 +280,17 @@ def interrupt(cloud):
     """Sends Ctrl-C to a launcher whose run goes on; returns the launcher's exit code and messages."""
     (cloud.control / "hang").touch()
     with subprocess.Popen(
-        cloud.command(*ONE_HOST, *PROGRAM),
-        cwd=cloud.repository,
-        env=cloud.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        cloud.command(*ONE_HOST, *PROGRAM), cwd=cloud.repository, env=cloud.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         # Tests in the background may ignore SIGINT, which the script would inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as launcher:
+    ) as launcher:  # fmt: skip
         assert launcher.stdout.readline() == "epoch 1 on worker 0\n"
         os.killpg(launcher.pid, signal.SIGINT)
         return launcher.wait(30), launcher.stderr.read()
 
 
 def test_after_ctrl_c_the_run_goes_on_and_is_found_again(cloud):
-    cloud = cloud()
     code, errors = interrupt(cloud)
     assert code == 130 and "kept and costs" in errors
     assert "delete" not in cloud.verbs
@@ -338,7 +328,6 @@ def test_after_ctrl_c_the_run_goes_on_and_is_found_again(cloud):
     ],
 )
 def test_bad_input_is_named_before_any_call(cloud, repository, arguments, message):
-    cloud = cloud()
     (repository / "secrets").write_text("A=1\nhf_secret\n")
     done = cloud.launch(*arguments)
     (repository / "secrets").unlink()

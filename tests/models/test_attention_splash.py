@@ -12,13 +12,7 @@ from genenv_jax.models.attention_splash import GroupMask, splash_attention
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
-from tests.models.attention_cases import (
-    assert_equal_with_gradients,
-    forward_and_gradients,
-    make_inputs,
-    with_shared_past,
-    with_window,
-)
+from tests.models import attention_cases
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
@@ -32,9 +26,11 @@ from tests.models.attention_cases import (
 )
 def test_equals_the_plain_path(case, dtype):
     s = case["s"]
-    inputs = make_inputs(**case, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype)
+    inputs = attention_cases.make_inputs(**case, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype)
     kernel = functools.partial(splash_attention, interpret=True, max_block=256 if case["t"] < 128 else 128)
-    assert_equal_with_gradients(with_shared_past(kernel), causal_attention, inputs)
+    attention_cases.assert_equal_with_gradients(
+        attention_cases.with_shared_past(kernel), causal_attention, inputs
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,13 +42,13 @@ def test_equals_the_plain_path(case, dtype):
 )
 def test_windows_equal_the_plain_path(size, case):
     """In layers with a window and without, where a prompt's padding lies between its tokens and a row's."""
-    *inputs, past = make_inputs(**case, b=3, lengths=[1, case["s"] // 2, case["s"]])
+    *inputs, past = attention_cases.make_inputs(**case, b=3, lengths=[1, case["s"] // 2, case["s"]])
     # The second prompt is padded in front.
     inputs = *inputs, [(k, v, mask.at[1].set(mask[1, ..., ::-1])) for k, v, mask in past]
     outputs = []
     for local in jnp.array([True, False]):
-        splash, plain = (with_window(name, size, local) for name in ("splash", "xla"))
-        assert_equal_with_gradients(splash, plain, inputs)
+        splash, plain = (attention_cases.with_window(name, size, local) for name in ("splash", "xla"))
+        attention_cases.assert_equal_with_gradients(splash, plain, inputs)
         outputs.append(splash(*inputs))
     everything = causal_attention(*inputs)
     np.testing.assert_allclose(outputs[1], everything, atol=1e-5)
@@ -105,21 +101,21 @@ _SLOW = pytest.mark.slow
 )
 def test_on_a_mesh(batch, n, kv, sizes, window):
     """Batch over data and fsdp, heads over tensor; kv heads replicated where tensor does not divide them."""
-    q, k, v, past = make_inputs(g=2, t=20, s=9, n=n, kv=kv, b=batch)
+    q, k, v, past = attention_cases.make_inputs(g=2, t=20, s=9, n=n, kv=kv, b=batch)
     splash, plain = (
-        with_window(name, window, jnp.array(True))
+        attention_cases.with_window(name, window, jnp.array(True))
         if window
         else functools.partial(causal_attention, implementation=name)
         for name in ("splash", "xla")
     )
-    want = forward_and_gradients(plain, q, k, v, past)
+    want = attention_cases.forward_and_gradients(plain, q, k, v, past)
     mesh = make_mesh(*sizes, devices=jax.devices()[: np.prod(sizes)])
     config = TransformerConfig(
         vocab_size=48, hidden_size=8 * n, intermediate_size=48, num_layers=1, num_heads=n,
         num_kv_heads=kv, head_dim=8,
     )  # fmt: skip
     with rules.activate(mesh, config):
-        got = forward_and_gradients(splash, q, k, v, past)
+        got = attention_cases.forward_and_gradients(splash, q, k, v, past)
         text = str(jax.make_jaxpr(splash)(q, k, v, past))
     assert "shard_map" in text and "pallas_call" in text
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):

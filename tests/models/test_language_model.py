@@ -250,8 +250,6 @@ SWITCH = tiny.CHAT_TEMPLATE.replace(
     "assistant\\n' }}{%- if enable_thinking is defined and not enable_thinking -%}"
     "{{ '<think>\\n\\n</think>\\n\\n' }}{%- endif -%}",
 )
-
-
 # Like R1's distilled models: every answer begins in a thought, which the history omits.
 OPENED = THINKING.replace("assistant\\n' }}", "assistant\\n<think>\\n' }}")
 

@@ -27,14 +27,10 @@ def install(tmp_path):
         dropped = ("GENENV_", "TPU_", "PYTHON")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         return subprocess.run(
-            [sys.executable, "-S", "-c", cell("ablations", "install")],
-            cwd=here,
+            [sys.executable, "-S", "-c", cell("ablations", "install")], cwd=here,
             env=kept | {"PYTHONPATH": str(library), "GIT_CONFIG_GLOBAL": os.devnull} | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
 
     return run
 

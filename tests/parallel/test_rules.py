@@ -100,13 +100,8 @@ def test_logical_sharding():
 
 def lowered_gradient(config):
     """StableHLO of the gradient of some completions' log-probs."""
-    shape = jax.ShapeDtypeStruct
-    batch = CompletionBatch(
-        shape((8, 6), jnp.int32),
-        shape((8,), jnp.int32),
-        shape((8, 2, 5), jnp.int32),
-        shape((8, 2), jnp.int32),
-    )
+    shapes = ((8, 6), (8,), (8, 2, 5), (8, 2))
+    batch = CompletionBatch(*(jax.ShapeDtypeStruct(shape, jnp.int32) for shape in shapes))
     # A new function each time: the constraints are decided when it is traced.
     loss = jax.jit(jax.grad(lambda params, batch: completion_logprobs(params, batch, config)[0].sum()))
     return loss.lower(rules.param_shapes(config), batch).as_text()
@@ -184,9 +179,8 @@ def test_copies_of_the_parameters(dtype):
         cast, laid_out = jax.jit(copies)(jax.device_put(params, shardings))
     assert jax.tree.all(jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), cast, shardings))
     assert laid_out["layers"]["mlp"]["up"]["kernel"].addressable_shards[0].data.shape == (2, 32, 12)
-    assert laid_out["layers"]["attention"]["o"]["kernel"].addressable_shards[0].data.shape == (
-        2, 2, 8, 16,
-    )  # fmt: skip
+    output = laid_out["layers"]["attention"]["o"]["kernel"]
+    assert output.addressable_shards[0].data.shape == (2, 2, 8, 16)
 
 
 @pytest.mark.parametrize(("unrolled", "dtype"), [(False, "uint16"), (True, "bfloat16")])

@@ -102,13 +102,9 @@ def test_an_interrupt_ends_the_command_in_good_order(tmp_path):
         "from genenv_jax.results import notebook; notebook.run('wait')\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     while "waiting" not in (line := process.stdout.readline()):
         assert line, process.stderr.read()
     began = time.monotonic()

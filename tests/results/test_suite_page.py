@@ -30,11 +30,8 @@ def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_p
     write_run(run_dir(tmp_path, "random", 0), 0.2, 0, change=accuracy_alone)
     results = load_results(fake_plan((0, 1), random=0.2), tmp_path)
     name = "<b>$random|"
-    odd = dataclasses.replace(
-        results,
-        runs={name: results.runs["random"]},
-        suite=dataclasses.replace(results.suite, arms={name: {}}),
-    )
+    suite = dataclasses.replace(results.suite, arms={name: {}})
+    odd = dataclasses.replace(results, runs={name: results.runs["random"]}, suite=suite)
     out = tmp_path / "report"
     out.mkdir()
     (out / "diversity.png").touch()  # of an earlier report
@@ -58,20 +55,16 @@ def test_what_the_numbers_rest_on(results):
 
 
 def test_what_the_runs_were_made_with(results):
-    runs = {
-        arm: {
-            seed: dataclasses.replace(
-                run, about={"code": f"jax {seed % 2}", "settings": f"config.a = 1\nconfig.seed = {seed}"}
-            )
-            for seed, run in of.items()
-        }
-        for arm, of in results.runs.items()
-    }
+    def made(seed, run):
+        about = {"code": f"jax {seed % 2}", "settings": f"config.a = 1\nconfig.seed = {seed}"}
+        return dataclasses.replace(run, about=about)
+
+    runs = {arm: {seed: made(seed, run) for seed, run in of.items()} for arm, of in results.runs.items()}
     settings = {arm: {"a": 1, "simulator.train": arm != "random"} for arm in runs}
-    made = dataclasses.replace(results, runs=runs, configs=settings)
-    assert dict(facts(made))["code"] == "jax 0; or jax 1"
-    assert shared_settings(made) == "config.a = 1"
-    (table,) = (table for table in suite_tables(made) if table.title == "What the arms change")
+    whole = dataclasses.replace(results, runs=runs, configs=settings)
+    assert dict(facts(whole))["code"] == "jax 0; or jax 1"
+    assert shared_settings(whole) == "config.a = 1"
+    (table,) = (table for table in suite_tables(whole) if table.title == "What the arms change")
     assert table.header == ("setting", "co-evolved", "random", "static")
     assert table.rows == [("simulator.train", "true", "false", "true")]
 

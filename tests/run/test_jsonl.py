@@ -5,23 +5,14 @@ import os
 
 import pytest
 
-from genenv_jax.run.jsonl import (
-    JsonLines,
-    iter_jsonl,
-    iter_jsonl_at,
-    read_json,
-    read_jsonl_at,
-    write_json,
-    write_jsonl,
-    write_text,
-)
+from genenv_jax.run import jsonl
 
 RECORDS = [{"b": 1, "a": [1.5, None]}, {"text": 'two\nlines "quoted" é \u2028 \ud800'}, {}]
 
 
 @pytest.fixture
 def file(tmp_path):
-    return JsonLines(tmp_path / "new" / "records.jsonl")
+    return jsonl.JsonLines(tmp_path / "new" / "records.jsonl")
 
 
 def test_append_and_read(file):
@@ -32,7 +23,7 @@ def test_append_and_read(file):
     lines = file.path.read_text(encoding="ascii").split("\n")  # for any reader of JSON lines
     assert [json.loads(line) for line in lines[:-1]] == RECORDS and lines[-1] == ""
     assert lines[0] == '{"a": [1.5, null], "b": 1}'  # keys sorted: equal records, equal bytes
-    assert list(JsonLines(file.path)) == RECORDS  # opening keeps what is there
+    assert list(jsonl.JsonLines(file.path)) == RECORDS  # opening keeps what is there
 
 
 def test_records_are_on_disk_when_append_returns(file, monkeypatch):
@@ -74,8 +65,8 @@ def test_a_failed_write_leaves_the_file_as_it_was(file, monkeypatch):
 def test_a_torn_last_line_is_cut_off_when_the_file_is_opened(tmp_path, whole, torn):
     path = tmp_path / "records.jsonl"
     path.write_bytes(whole + torn)
-    assert len(list(iter_jsonl(path))) == whole.count(b"\n")  # and ignored by a reader
-    JsonLines(path)
+    assert len(list(jsonl.iter_jsonl(path))) == whole.count(b"\n")  # and ignored by a reader
+    jsonl.JsonLines(path)
     assert path.read_bytes() == whole
 
 
@@ -94,7 +85,7 @@ def test_a_torn_last_line_is_cut_off_when_the_file_is_opened(tmp_path, whole, to
 def test_damaged_lines_are_named_by_file_and_line(tmp_path, line, reason):
     path = tmp_path / "tasks.jsonl"
     path.write_bytes(b'{"a": 1}\n' + line + b"\n" + b'{"a": 2}\n')
-    records = iter_jsonl(path)
+    records = jsonl.iter_jsonl(path)
     assert next(records) == {"a": 1}  # earlier records are read
     with pytest.raises(ValueError, match=r"tasks\.jsonl:2: damaged line") as error:
         next(records)
@@ -103,9 +94,9 @@ def test_damaged_lines_are_named_by_file_and_line(tmp_path, line, reason):
 
 def test_files_are_whole_or_absent(tmp_path, monkeypatch):
     path = tmp_path / "config.json"
-    write_json(path, {"b": 1, "a": [2]}, sort_keys=True)
+    jsonl.write_json(path, {"b": 1, "a": [2]}, sort_keys=True)
     assert path.read_text() == '{\n  "a": [\n    2\n  ],\n  "b": 1\n}\n'
-    assert read_json(path, "settings") == {"a": [2], "b": 1}
+    assert jsonl.read_json(path, "settings") == {"a": [2], "b": 1}
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -113,11 +104,11 @@ def test_files_are_whole_or_absent(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            write_text(path, "half")
-    assert read_json(path, "settings") == {"a": [2], "b": 1}
+            jsonl.write_text(path, "half")
+    assert jsonl.read_json(path, "settings") == {"a": [2], "b": 1}
     assert os.listdir(tmp_path) == ["config.json"]
-    write_jsonl(tmp_path / "x.jsonl", iter(RECORDS))
-    assert list(iter_jsonl(tmp_path / "x.jsonl")) == RECORDS
+    jsonl.write_jsonl(tmp_path / "x.jsonl", iter(RECORDS))
+    assert list(jsonl.iter_jsonl(tmp_path / "x.jsonl")) == RECORDS
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff", b"[" * 100_000])
@@ -125,27 +116,27 @@ def test_a_damaged_file_is_named_with_what_was_expected(tmp_path, content):
     path = tmp_path / "config.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"config\.json is damaged: .*; expected settings"):
-        read_json(path, "settings")
+        jsonl.read_json(path, "settings")
 
 
 def test_a_read_only_file_is_left_alone(tmp_path):
     path = tmp_path / "records.jsonl"
-    JsonLines(path).append([{"a": 1}])
-    other = JsonLines(path, read_only=True)
+    jsonl.JsonLines(path).append([{"a": 1}])
+    other = jsonl.JsonLines(path, read_only=True)
     assert other.append([{"a": 2}]) == 1
     other.clear()
     assert list(other) == [{"a": 1}]
-    JsonLines(path).clear()
+    jsonl.JsonLines(path).clear()
     assert list(other) == []
-    JsonLines(tmp_path / "none.jsonl", read_only=True)
+    jsonl.JsonLines(tmp_path / "none.jsonl", read_only=True)
     assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_a_line_is_read_again_from_where_it_begins(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS) + '{"torn')
-    found = list(iter_jsonl_at(path))
+    found = list(jsonl.iter_jsonl_at(path))
     assert [record for _, record in found] == RECORDS
-    assert [read_jsonl_at(path, start) for start, _ in found] == RECORDS
+    assert [jsonl.read_jsonl_at(path, start) for start, _ in found] == RECORDS
     with pytest.raises(ValueError, match=rf"{path}, byte 1: damaged line"):
-        read_jsonl_at(path, 1)
+        jsonl.read_jsonl_at(path, 1)

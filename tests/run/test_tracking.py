@@ -250,13 +250,10 @@ def test_rows_are_made_of_the_records():
         "epoch": 3, "id": "generated-3-0-0", "text": "a\x1b[31mb\u202e\ud800\nc", "verdict": "unparsable",
         "task": None, **dict.fromkeys(("p_hat", "r_env", "weight")),
     }  # fmt: skip
-    row = generation_row(record)
-    assert row == {
-        "epoch": 3,
-        "text": "a\\u001b[31mb\\u202e\\ud800\nc",
-        "verdict": "unparsable",
+    assert generation_row(record) == {
+        "epoch": 3, "text": "a\\u001b[31mb\\u202e\\ud800\nc", "verdict": "unparsable",
         **dict.fromkeys(("p_hat", "r_env", "weight")),
-    }
+    }  # fmt: skip
     assert generation_row(record | {"text": ""})["text"] == ""
     assert generation_row(record | {"text": "", "task": task.to_json()})["text"] == "2 + 2?"
     answer = {"task_id": "t", "answer": "4", "reward": 1.0, "success": True}

@@ -91,20 +91,12 @@ def read_wandb(workdir):
             elif record.HasField("history"):
                 row = nested(record.history.item)
                 names = {name.partition(".")[0] for name in row if name.startswith("samples/")}
-                tables = {
-                    name: json.loads((directory / "files" / row[f"{name}.path"]).read_text())
-                    for name in names
-                }
-                rows.append(
-                    (
-                        row["_step"],
-                        {n: v for n, v in row.items() if n[0] != "_" and "samples/" not in n},
-                        {
-                            name: [dict(zip(t["columns"], line, strict=True)) for line in t["data"]]
-                            for name, t in tables.items()
-                        },
-                    )
-                )
+                stored = {n: directory / "files" / row[f"{n}.path"] for n in names}
+                tables = {n: json.loads(file.read_text()) for n, file in stored.items()}
+                scalars = {n: v for n, v in row.items() if n[0] != "_" and "samples/" not in n}
+                shown = {n: [dict(zip(t["columns"], line, strict=True)) for line in t["data"]]
+                         for n, t in tables.items()}  # fmt: skip
+                rows.append((row["_step"], scalars, shown))
             elif record.HasField("exit"):
                 code = record.exit.exit_code
         ((run_id, project, resume),) = ids

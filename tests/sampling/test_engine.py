@@ -126,13 +126,8 @@ def test_replacing_finished_rows_changes_nothing(params, ragged, slots, lanes, c
         put = functools.partial(jax.device_put, device=rules.batch_sharding(mesh))
         engine, context = dataclasses.replace(engine, put=put), rules.activate(mesh, CONFIG)
     with context:
-        got = engine(
-            params,
-            prompts,
-            KEY,
-            limits=limits,
-            on_completion=lambda completion: finished.append(completion.key),
-        )
+        note = lambda completion: finished.append(completion.key)  # noqa: E731
+        got = engine(params, prompts, KEY, limits=limits, on_completion=note)
     lengths = np.minimum(plain.lengths, limits)
     np.testing.assert_array_equal(got.lengths, lengths)
     np.testing.assert_array_equal(got.done, plain.done & (plain.lengths <= limits))

@@ -34,13 +34,9 @@ def ask(workdir, url, count, benchmark=None, seeds=SEEDS, too_long=(), budget=0,
     """The tasks that the teacher writes, in a workdir that may hold answers; `bounds` as in `hurried`."""
     benchmark = benchmark or Bamboogle()
     workdir.mkdir(exist_ok=True)
-    verifier = Verifier(
-        benchmark,
-        seeds,
-        HELD_OUT if benchmark.name == "bamboogle" else (),
-        VerificationConfig(near_duplicate=0.0),
-        lambda task: Rejection("too_long") if task.id in too_long else None,
-    )
+    held_out = HELD_OUT if benchmark.name == "bamboogle" else ()
+    reject = lambda task: Rejection("too_long") if task.id in too_long else None  # noqa: E731
+    verifier = Verifier(benchmark, seeds, held_out, VerificationConfig(near_duplicate=0.0), reject)
     with hurried(**bounds):
         teacher = Teacher(benchmark, TeacherConfig(url, "m-72b", budget=budget), workdir, 0)
         return teacher.write(count, seeds, verifier.decide, ScoringConfig())

@@ -46,11 +46,8 @@ def test_each_seed_is_varied_in_turn_until_there_are_enough(tmp_path):
     assert len({request["seed"] for request in requests}) == 9
     about = log(tmp_path)
     assert {k: about[k] for k in ("wanted", "generations", "accepted", "rejected")} == {
-        "wanted": 8,
-        "generations": 9,
-        "accepted": 8,
-        "rejected": {"too_long": 1},
-    }
+        "wanted": 8, "generations": 9, "accepted": 8, "rejected": {"too_long": 1},
+    }  # fmt: skip
     assert (about["requests"], about["prompt_tokens"], about["completion_tokens"]) == (9, 63, 27)
     assert about["tasks_per_1k_tokens"] == pytest.approx(8 / 0.09)
     assert verdicts(tmp_path).count("accepted") == 8

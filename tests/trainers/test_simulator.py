@@ -16,24 +16,14 @@ SEED = Toy().tasks("seed")[0]
 
 def advantages(*generations):
     """Advantages of one seed's generations: each R_env, None if rejected, "" without attempts that count."""
-    batch = TaskBatch(
-        [
-            Generation(
-                0,
-                i,
-                SEED,
-                SeedStatistics(),
-                "",
-                **(
-                    {"rejection": Rejection("unparsable", "")}
-                    if r_env is None
-                    else {"task": SEED, "attempts": int(r_env != ""), "r_env": r_env or 0.0}
-                ),
-            )
-            for i, r_env in enumerate(generations)
-        ],
-        SimpleNamespace(lengths=np.zeros((1, len(generations)), int)),
-    )
+
+    def outcome(r_env):
+        if r_env is None:
+            return {"rejection": Rejection("unparsable", "")}
+        return {"task": SEED, "attempts": int(r_env != ""), "r_env": r_env or 0.0}
+
+    found = [Generation(0, i, SEED, SeedStatistics(), "", **outcome(r)) for i, r in enumerate(generations)]
+    batch = TaskBatch(found, SimpleNamespace(lengths=np.zeros((1, len(found)), int)))
     return PolicyGradient._records(None, batch)[1][0]
 
 
