@@ -130,9 +130,8 @@ def test_a_directory_of_other_work_is_left_as_it_is(tmp_path, command, flag, the
     result = call(module, *flags)
     assert result.returncode == 2
     assert re.fullmatch(rf"error: {flag}={place} (belongs to|holds|is not empty:) .*\n", result.stderr)
-    assert {path.name: path.read_text() for path in place.iterdir()} == dict.fromkeys(
-        theirs.split(), "theirs"
-    )
+    left = {path.name: path.read_text() for path in place.iterdir()}
+    assert left == dict.fromkeys(theirs.split(), "theirs")
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
 
 
@@ -354,12 +353,10 @@ def test_evaluate_asks_a_server(tmp_path):
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert set(metrics) == set(results["metrics"])
     assert any(name.endswith("/sampled/pass@2") for name in metrics)
-    verdicts = lines(tmp_path, "verdicts.jsonl")
-    assert (
-        len(lines(tmp_path, "predictions.jsonl")) == 18
-        and [v["samples"] for v in verdicts] == [2] * 6 + [1] * 6
-    )
-    first = lines(tmp_path, "predictions.jsonl")[0]
+    assert [v["samples"] for v in lines(tmp_path, "verdicts.jsonl")] == [2] * 6 + [1] * 6
+    predictions = lines(tmp_path, "predictions.jsonl")
+    first = predictions[0]
+    assert len(predictions) == 18
     tools, *said = first["prompt"]  # tools are sent beside the messages
     sent = [(request["messages"], request["tools"]) for request in requests]
     assert (said, json.loads(tools["content"])) in sent

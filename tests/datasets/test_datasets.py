@@ -27,16 +27,14 @@ CONTENT = {"a.json": b'["one", "two"]\n', "deep/b.json": b'["three"]\n'}
 
 def splits(directory):
     """The reader of the benchmark that these tests make up."""
-    return {
-        split: [
-            Task(
-                text, "made_up", split, ({"role": "user", "content": f"{text} → “?”"},),
-                ({"name": "f", "parameters": {}},), {"gold": [1, None, text]},
-            )
-            for text in json.loads((directory / path).read_text())
-        ]
-        for split, path in (("train", "a.json"), ("level-1", "deep/b.json"))
-    }  # fmt: skip
+    files = {"train": "a.json", "level-1": "deep/b.json"}
+
+    def task(split, text):
+        message, tool = {"role": "user", "content": f"{text} → “?”"}, {"name": "f", "parameters": {}}
+        return Task(text, "made_up", split, (message,), (tool,), {"gold": [1, None, text]})
+
+    texts = {split: json.loads((directory / path).read_text()) for split, path in files.items()}
+    return {split: [task(split, text) for text in of] for split, of in texts.items()}
 
 
 @contextlib.contextmanager
@@ -123,13 +121,10 @@ def test_a_published_file_that_has_changed_is_rejected(files, tmp_path, datasets
         (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", "did not finish within 1 s"),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "did not finish within 1 s"),
         (b"", b"", "did not finish within 1 s"),
-        (
-            b"HTTP/1.1 302 F\r\nLocation: /a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-            None,
-            "redirects",
-        ),
+        (b"HTTP/1.1 302 F\r\nLocation: /a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", None,
+         "redirects"),
     ],
-)
+)  # fmt: skip
 def test_a_mirror_without_an_end_is_given_up(files, tmp_path, datasets, monkeypatch, begin, again, message):
     def endless(handler):
         with contextlib.suppress(OSError):

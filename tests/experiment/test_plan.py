@@ -26,9 +26,6 @@ def changed(key, value):
     return change
 
 
-# -- settings ------------------------------------------------------------------------------------------
-
-
 def test_arms_are_settings_on_top_of_the_base_and_the_overrides():
     plan = make_plan(
         fake_suite(
@@ -81,10 +78,8 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         (changed("arms", {"a": {"agent": {"groups": 1}}}), "config.arms.a: config.agent.groups = 1"),
         (changed("arms", {"a": {"agent": 3}}), "config.arms.a: config.agent = 3: expected a group"),
         (changed("arms", {"a": {"seed": 3}}), "config.arms.a: seed is set"),
-        (
-            changed("arms", {"a": {"benchmark": {"max_dept": 3}}}),
-            "config.arms.a: config.benchmark.max_dept is not .* did you mean max_depth?",
-        ),
+        (changed("arms", {"a": {"benchmark": {"max_dept": 3}}}),
+         "config.arms.a: config.benchmark.max_dept is not .* did you mean max_depth?"),
         (changed("base", "tests/no_such.py"), "config.base = .*no such file"),
         (changed("base", f"{BASE}:much"), "config.base.*takes 0 positional arguments"),
         (changed("seeds", (1, 1)), "config.seeds"),
@@ -100,23 +95,18 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         (changed("overrides", {"epochs": 0}), "evaluation.every and epochs must be positive"),
         (changed("overrides", {"curriculum": {"alpha": 2.0}}), "curriculum.alpha = 2.0"),
         (changed("overrides", {"seed": 4}), "seed is set"),
-        (
-            changed("overrides", {"agent": {"learning_rate": 0.1}}),
-            "config.arms.a.agent.learning_rate: config.overrides sets it too",
-        ),
+        (changed("overrides", {"agent": {"learning_rate": 0.1}}),
+         "config.arms.a.agent.learning_rate: config.overrides sets it too"),
         (changed("bootstraps", 3), "config.bootstraps is not .* did you mean config.bootstrap?"),
         (lambda suite: suite.__delattr__("jobs"), "config.jobs is missing"),
     ],
-)
+)  # fmt: skip
 def test_an_unfit_suite_is_refused_by_name(change, message):
     suite = fake_suite()
     with suite.unlocked(), suite.ignore_type():
         change(suite)
     with pytest.raises(ValueError, match=message):
         make_plan(suite)
-
-
-# -- how far a run is ----------------------------------------------------------------------------------
 
 
 def test_a_marker_alone_does_not_make_a_run_finished(tmp_path):
@@ -144,22 +134,17 @@ def test_the_share_of_a_run_is_of_its_epochs_or_of_its_limit(tmp_path, limit):
     assert plan.share("a", tmp_path) == 0
 
 
-# -- what a workdir remembers ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (changed("seeds", (3, 6)), r"config.seeds = \[3, 5\], but now it is \[3, 6\]"),
         (changed("contrasts", (("a", "b"),)), "config.contrasts = "),
         (changed("arms", {"b": nested(arm(0.1))}), r"config.arms = \['a', 'b'\]"),
-        (
-            changed("arms", {"a": nested(arm(0.31)), "b": nested(arm(0.1))}),
-            "config.arms.a.agent.learning_rate = 0.3, but now it is 0.31",
-        ),
+        (changed("arms", {"a": nested(arm(0.31)), "b": nested(arm(0.1))}),
+         "config.arms.a.agent.learning_rate = 0.3, but now it is 0.31"),
         (changed("overrides", {"epochs": 3}), "config.overrides.epochs = None, but now it is 3"),
     ],
-)
+)  # fmt: skip
 def test_other_settings_are_refused_by_name(tmp_path, change, message):
     compare_or_store(make_plan(fake_suite()), tmp_path)
     suite = fake_suite()

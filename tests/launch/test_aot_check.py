@@ -299,13 +299,10 @@ class Failing:
 def test_failures_of_the_compiler():
     """Too little memory is a result; anything else is raised."""
     for message, gib in (
-        (
-            "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory "
-            "required for HLO temporaries (57.44G) exceeds available HBM (15.75G). HLO module: f.",
-            57.44,
-        ),
+        ("RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory "
+         "required for HLO temporaries (57.44G) exceeds available HBM (15.75G). HLO module: f.", 57.44),
         ("Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded by", 20.5),
-    ):
+    ):  # fmt: skip
         got = aot.measure(Failing(message))
         assert got.total == int(gib * 2**30) and got.arguments is None and got.error
     with pytest.raises(RuntimeError, match="Mosaic failed"):

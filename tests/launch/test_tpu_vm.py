@@ -115,9 +115,6 @@ def cloud(repository, tmp_path):
 WHOLE = ["status", "scp", "unpack", "install", "start", "follow", "status"]
 
 
-# ---- the normal course ----------------------------------------------------------------------------
-
-
 def test_a_run_on_a_new_slice(cloud):
     (cloud.bucket / "data").mkdir()
     done = cloud.launch(*ONE_HOST, *PROGRAM)
@@ -246,23 +243,14 @@ def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud):
     assert cloud.verbs[-2:] == ["tail", "delete"]
 
 
-# ---- interruptions --------------------------------------------------------------------------------
-
-
 def test_a_preempted_run_goes_on_in_the_same_workdir(cloud):
     cloud.scenario(workers=2, follow=["PREEMPTED"])
     (cloud.control / "hang").touch()
     done = cloud.launch(*TWO_HOSTS, "--spot", "--retries=1", *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert "it is PREEMPTED\ntpu_vm: retry 1 of 1" in done.stderr
-    assert (
-        cloud.verbs
-        == [
-            *["create", *WHOLE[:6], "delete", "create", *WHOLE[:4]],
-            "ssh",  # the lock that names the first slice's host is removed before the second start
-            *[*WHOLE[4:], "delete"],
-        ]
-    )
+    again = ["create", *WHOLE[:4], "ssh"]  # which removes the lock that names the first slice's host
+    assert cloud.verbs == ["create", *WHOLE[:6], "delete", *again, *WHOLE[4:], "delete"]
     calls = (cloud.control / "calls.jsonl").read_text()
     assert "/runs/slice/run.lock" in calls and "/runs/slice/models/.*.lock" in calls
     assert (cloud.bucket / "runs/slice/metrics.jsonl").read_text() == "{}\n{}\n"  # both starts wrote there
@@ -302,9 +290,6 @@ def test_after_ctrl_c_the_run_goes_on_and_is_found_again(cloud):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "epoch 1 on worker 0\nepoch 2 on worker 0\n"
     assert cloud.verbs.count("start") == 1 and cloud.verbs[-1] == "delete"
-
-
-# ---- bad input ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,6 @@ def test_kernels_that_are_not_there():
 def test_several_shared_segments_are_one_past():
     first, second = make_past(s=5, seed=1), make_past(s=3, seed=2)
     joined = attention._join([first, second], 2)
-    for i in (0, 1):
-        np.testing.assert_array_equal(
-            (joined.k, joined.v)[i], np.concatenate([first[i][:, 0], second[i][:, 0]], axis=1)
-        )
-    np.testing.assert_array_equal(
-        joined.valid, np.concatenate([first[2][:, 0, 0], second[2][:, 0, 0]], axis=1)
-    )
+    parts = [(k[:, 0], v[:, 0], mask[:, 0, 0]) for k, v, mask in (first, second)]
+    for got, *both in zip((joined.k, joined.v, joined.valid), *parts, strict=True):
+        np.testing.assert_array_equal(got, np.concatenate(both, axis=1))

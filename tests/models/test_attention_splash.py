@@ -87,16 +87,15 @@ def test_blocks_between_rows_are_skipped():
     np.testing.assert_array_equal(found.block_mask[0], [[1, 1]] * 8)  # the prompt's last, and its own
 
 
-_SLOW = pytest.mark.slow
-
-
 @pytest.mark.parametrize(
     ("batch", "n", "kv", "sizes", "window"),
     [
         (4, 4, 2, (2, 2, 2), 0),
         (3, 4, 2, (2, 2, 2), 12),  # a batch that the mesh does not divide
-        pytest.param(4, 8, 2, (2, 1, 4), 0, marks=_SLOW),  # each device reads one of two kv heads
-        pytest.param(4, 12, 4, (1, 1, 6), 0, marks=_SLOW),  # a device's heads straddle two kv heads
+        pytest.param(4, 8, 2, (2, 1, 4), 0, marks=pytest.mark.slow),  # each device reads one of two kv heads
+        pytest.param(
+            4, 12, 4, (1, 1, 6), 0, marks=pytest.mark.slow
+        ),  # a device's heads straddle two kv heads
     ],
 )
 def test_on_a_mesh(batch, n, kv, sizes, window):

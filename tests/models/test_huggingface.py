@@ -46,13 +46,6 @@ def tensors_of(path):
     return tensors
 
 
-def rewrite(path, change):
-    """Applies `change` to the dict of a single file's tensors."""
-    tensors = dict(tensors_of(path))
-    change(tensors)
-    safetensors.numpy.save_file(tensors, path / "model.safetensors", {"format": "pt"})
-
-
 @pytest.fixture
 def model(tmp_path):
     return tiny.write_model(tmp_path / "model", tokenizer=False)
@@ -80,9 +73,6 @@ def test_the_text_model_of_a_model_that_sees_pictures(tmp_path, prefix):
     jax.tree.map(np.testing.assert_array_equal, found.load_params(), want.load_params())
     saved = LanguageModel.load(found.save(tmp_path / "saved", found.load_params()))
     assert saved.config == want.config and saved.hf_config["model_type"] == "gemma3_text"
-
-
-# --- faults of a checkpoint ---
 
 
 def test_what_is_no_directory_of_a_model(tmp_path):
@@ -185,10 +175,8 @@ UP, V_BIAS = "model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.v_pr
     ("change", "message"),
     [
         (lambda t: t.update({Q: t[Q][:-1]}), rf"{Q} has shape \(31, 32\); expected \(32, 32\)"),
-        (
-            lambda t: t.update({UP: np.ascontiguousarray(t[UP].T)}),
-            rf"{UP} has shape \(32, 48\); expected \(48, 32\)",
-        ),
+        (lambda t: t.update({UP: np.ascontiguousarray(t[UP].T)}),
+         rf"{UP} has shape \(32, 48\); expected \(48, 32\)"),
         (lambda t: t.update({"model.layers.2.mlp.bias": t[Q]}), r"unexpected key model\.layers\.2"),
         (lambda t: t.pop("lm_head.weight"), r"missing key lm_head.weight; expected .* of shape \("),
         (lambda t: t.pop(V_BIAS), f"missing key {V_BIAS}"),
@@ -197,9 +185,11 @@ UP, V_BIAS = "model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.v_pr
         (spoiled(np.float16, np.inf), rf"model\.safetensors: {Q} holds NaN or infinity"),
         (spoiled(ml_dtypes.bfloat16, -np.inf), rf"model\.safetensors: {Q} holds NaN or infinity"),
     ],
-)
+)  # fmt: skip
 def test_tensors_that_are_not_the_models(model, change, message):
-    rewrite(model, change)
+    tensors = tensors_of(model)
+    change(tensors)
+    safetensors.numpy.save_file(tensors, model / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match=message):
         load(model)
 
@@ -216,20 +206,14 @@ def test_shardings_of_another_model(model):
         load(model, shardings=shardings)
 
 
-# --- writing ---
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("max_shard_bytes", [10**9, 20_000])
 def test_round_trip_is_exact(tmp_path, monkeypatch, dtype, max_shard_bytes):
     monkeypatch.setattr(writer, "MAX_SHARD_BYTES", max_shard_bytes)
     source = tiny.write_model(tmp_path / "model", tokenizer=False, dtype=dtype)
     params = load(source, param_dtype=dtype)
-    out = huggingface.save_model(
-        tmp_path / "out",
-        params,
-        huggingface.read_config(source) | {"_name_or_path": "/a/place/of/its/author"},
-    )
+    described = huggingface.read_config(source) | {"_name_or_path": "/a/place/of/its/author"}
+    out = huggingface.save_model(tmp_path / "out", params, described)
     files = sorted(out.glob("*.safetensors"))
     assert (len(files) > 3) == (max_shard_bytes == 20_000)
     assert (out / "model.safetensors.index.json").exists() == (len(files) > 1)
@@ -335,9 +319,6 @@ def test_parameters_that_do_not_fit(tmp_path, model):
     with pytest.raises(ValueError, match=r"model\.norm\.weight holds NaN or infinity"):
         huggingface.save_model(tmp_path / "out", params, config)
     assert not (tmp_path / "out").exists()
-
-
-# --- naming ---
 
 
 def test_fingerprint_sees_every_byte_and_only_bytes(tmp_path):

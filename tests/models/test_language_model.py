@@ -282,13 +282,9 @@ def test_thoughts_of_a_template(directory, template, thinking, before, special):
     for method, *given in (
         ("encode_messages", messages),
         ("encode_reply", messages, reply, False),
-        (
-            "encode_reply",
-            [*messages, {"role": "assistant", "content": "<think>a</think>b"}, *reply],
-            reply,
-            True,
-        ),
-    ):
+        ("encode_reply", [*messages, {"role": "assistant", "content": "<think>a</think>b"}, *reply], reply,
+         True),
+    ):  # fmt: skip
         got, wanted = getattr(model, method)(*given), getattr(plain, method)(*given)
         assert got == [*wanted, *thought]
     opened = before if "/" not in before else ""
@@ -378,16 +374,13 @@ ALTERNATING = (
     [
         (TOOL_TEMPLATE, "tool", {}),
         (TOOL_TEMPLATE.replace(RESULT, RESULT.replace("] +", "] | tojson +")), "tool", {}),
-        (
-            TOOL_TEMPLATE.replace(RESULT, f"message['tool_call_id'] + {RESULT}"),
-            "tool",
-            {"tool_call_id": "probe0000"},
-        ),
+        (TOOL_TEMPLATE.replace(RESULT, f"message['tool_call_id'] + {RESULT}"), "tool",
+         {"tool_call_id": "probe0000"}),
         (TOOL_TEMPLATE.replace("== 'tool'", "== 'never'").replace("!= 'system'", "!= 'tool'"), "user", {}),
         (ALTERNATING + TOOL_TEMPLATE, "user", {}),
         (tiny.CHAT_TEMPLATE, "user", {}),  # takes no tools
     ],
-)
+)  # fmt: skip
 def test_results_of_calls(directory, template, role, keys):
     """They are written as the template does, also after structured calls, and turns continue the tokens."""
     tiny.write_tokenizer(directory, chat_template=template.replace("CALLS", HERMES))
@@ -461,10 +454,6 @@ def test_templates_without_tools(directory, template):
     assert LanguageModel.load(directory).written_call == ""
 
 
-def _prompt(benchmark):
-    return benchmark.agent_messages(benchmark.tasks("eval")[0])
-
-
 def test_a_benchmark_is_told_of_its_models_template(directory):
     config = default_config()
     config.benchmark.name, config.model.path = "bfcl", str(directory)
@@ -476,7 +465,8 @@ def test_a_benchmark_is_told_of_its_models_template(directory):
         assert shown in make_benchmark(config, need_seeds=False).about()["tools"]
     assert "hermes" in make_benchmark(config, need_seeds=False, server=True).about()["tools"]
     config.benchmark.name = "dial"
-    roles = lambda: [m["role"] for m in _prompt(make_benchmark(config))]  # noqa: E731
+    messages = lambda made: made.agent_messages(made.tasks("eval")[0])  # noqa: E731
+    roles = lambda: [m["role"] for m in messages(make_benchmark(config))]  # noqa: E731
     assert roles() == ["system", "user", "assistant", "user"]
     tiny.write_tokenizer(directory, chat_template=TOOL_TEMPLATE.replace("CALLS", HERMES))
     assert roles() == ["tools", "system", "user"]

@@ -75,26 +75,18 @@ def test_windows_that_are_not_in_use():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"model_type": "qwen2_moe"},
-            r"model_type 'qwen2_moe' is not .*\['gemma3_text', 'llama', 'qwen2', 'qwen3'\]",
-        ),
+        ({"model_type": "qwen2_moe"},
+         r"model_type 'qwen2_moe' is not .*\['gemma3_text', 'llama', 'qwen2', 'qwen3'\]"),
         ({"model_type": None}, "model_type None is not supported"),
-        (
-            {"architectures": ["Qwen2ForSequenceClassification"]},
-            r"architectures \['Qwen2ForSequenceClassification'\] is not .*\['Qwen2ForCausalLM'\]",
-        ),
+        ({"architectures": ["Qwen2ForSequenceClassification"]},
+         r"architectures \['Qwen2ForSequenceClassification'\] is not .*\['Qwen2ForCausalLM'\]"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported; expected 'silu'"),
         ({"use_sliding_window": True, "max_window_layers": 1}, "max_window_layers = 1 is not"),
-        (
-            {"layer_types": ["full_attention", "sliding_attention"]},
-            r"layer_types \['sliding_attention'\] are not supported; expected 'full_attention'",
-        ),
+        ({"layer_types": ["full_attention", "sliding_attention"]},
+         r"layer_types \['sliding_attention'\] are not supported; expected 'full_attention'"),
         ({"layer_types": ["full_attention"]}, "layer_types has 1 entries; expected 2, one for each"),
-        (
-            {"quantization_config": {"quant_method": "fp8"}},
-            "quantization_config of method 'fp8' is not supported; expected weights in float32",
-        ),
+        ({"quantization_config": {"quant_method": "fp8"}},
+         "quantization_config of method 'fp8' is not supported; expected weights in float32"),
         ({"vocab_size": "320"}, "vocab_size = '320': expected an integer from 1"),
         ({"hidden_size": None}, "hidden_size = None: expected an integer from 1"),
         ({"num_key_value_heads": 2.0}, "num_key_value_heads = 2.0: expected an integer from 1"),
@@ -109,7 +101,7 @@ def test_windows_that_are_not_in_use():
         ({"head_dim": 7}, "head_dim = 7 must be even"),
         ({"rms_norm_eps": "small"}, "rms_norm_eps = 'small': expected a positive number"),
     ],
-)
+)  # fmt: skip
 def test_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         TransformerConfig.from_huggingface(tiny.config_dict() | changes)
@@ -129,12 +121,10 @@ def test_refused_by_name(changes, message):
         ({"query_pre_attn_scalar": -1}, "query_pre_attn_scalar = -1: expected"),
         ({"layer_types": None, "sliding_window_pattern": "LG"}, "sliding_window_pattern = 'LG'"),
         ({"layer_types": ["chunked_attention"] * 3}, "expected 'full_attention' or 'sliding_att"),
-        (
-            {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
-            "rope_parameters.sliding_attention = .*expected no scaling",
-        ),
+        ({"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
+         "rope_parameters.sliding_attention = .*expected no scaling"),
     ],
-)
+)  # fmt: skip
 def test_gemmas_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         read("gemma3_text", **changes)

@@ -16,8 +16,6 @@ from genenv_jax.players.build import make_benchmark, open_mesh
 from tests.parallel.launch import assert_equal_runs, end, finish, toy_run, workers
 from tests.runs import EPISODES, lines, toy_config
 
-# -- real processes -------------------------------------------------------------------------------------
-
 
 def test_two_processes_share_arrays_decisions_and_files(tmp_path):
     codes, texts = end(workers(tmp_path), tmp_path / "output", 120)
@@ -94,9 +92,6 @@ def test_the_end_of_one_process_is_the_end_of_all(tmp_path, how):
         assert codes == [143, 143]
         assert texts[0].count("ended by SIGTERM; the same command continues from there") == 1
         assert "process 1 ends too: process 0 ended the run: it received SIGTERM" in texts[1]
-
-
-# -- whole runs -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

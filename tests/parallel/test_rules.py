@@ -44,24 +44,15 @@ def test_every_axis_of_every_parameter_is_in_the_table():
 @pytest.mark.parametrize(
     ("changes", "sizes", "message"),
     [
-        (
-            {"intermediate_size": 50},
-            (1, 2, 4),
-            r"layers/mlp/down/kernel: dimension 1 \('mlp'\) has size 50, .* divides 50, such as 2",
-        ),
-        (
-            {"vocab_size": 321},
-            (4, 1, 2),
-            r"parameter embedding: dimension 0 \('vocab'\) has size 321, .*'tensor' of size 2",
-        ),
-        (
-            {"hidden_size": 36, "head_dim": 8},
-            (1, 8, 1),
-            r"\('embed'\) has size 36, which mesh axis 'fsdp' of size 8 .* such as 4",
-        ),
+        ({"intermediate_size": 50}, (1, 2, 4),
+         r"layers/mlp/down/kernel: dimension 1 \('mlp'\) has size 50, .* divides 50, such as 2"),
+        ({"vocab_size": 321}, (4, 1, 2),
+         r"parameter embedding: dimension 0 \('vocab'\) has size 321, .*'tensor' of size 2"),
+        ({"hidden_size": 36, "head_dim": 8}, (1, 8, 1),
+         r"\('embed'\) has size 36, which mesh axis 'fsdp' of size 8 .* such as 4"),
         ({}, (1, 1, 8), r"attention/o/kernel: dimension 1 \('heads'\) has size 4, .*such as 4"),
     ],
-)
+)  # fmt: skip
 def test_other_indivisible_dimensions_are_explained(changes, sizes, message):
     with pytest.raises(ValueError, match=message):
         rules.param_shardings(config_of(**changes), make_mesh(*sizes))

@@ -55,12 +55,10 @@ def test_responses_that_leave_something_out():
         (thinking(None, "Hm"), Answer("<think>", True, 7, 3)),
         (thinking("x", "Hm"), Answer("x", True, 7, 3)),
         (thinking(None, ""), Answer("", True, 7, 3)),
-        (
-            completion([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]),
-            Answer("42", True, 7, 3),
-        ),
+        (completion([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]),
+         Answer("42", True, 7, 3)),
         (completion([{"type": "image"}, {"text": 3}, "4", None]), Answer("4", True, 7, 3)),
-    ):
+    ):  # fmt: skip
         with serve(lambda _, body=body: (200, body)) as (url, _):
             assert Endpoint(url, "m").complete(HELLO) == expected
 

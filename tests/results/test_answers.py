@@ -29,14 +29,12 @@ def test_of_an_unknown_reason_it_matters_whether_the_answer_could_be_read():
         ({"success": True, "reason": "", "ended": False}, ("correct", "success")),
         ({"success": True, "reason": "decoder_success"}, ("correct", "success")),
         ({"success": False, "reason": "unparsable", "valid": False}, ("form", "unparsable")),
-        (
-            {"success": False, "reason": "unparsable", "valid": False, "ended": False},
-            ("form", "unparsable, cut off"),
-        ),
+        ({"success": False, "reason": "unparsable", "valid": False, "ended": False},
+         ("form", "unparsable, cut off")),
         ({"success": False, "reason": "wrong", "ended": False}, ("wrong answer", "wrong")),
         ({"success": "yes", "reason": None}, ("wrong answer", "failure")),
     ],
-)
+)  # fmt: skip
 def test_verdict_of_a_record(record, found):
     assert verdict(record) == found
 

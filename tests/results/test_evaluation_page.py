@@ -106,14 +106,9 @@ def test_beside_answers_stand_request_reference_and_prompt(page_of):
 
 def test_thousands_of_long_answers_give_a_bounded_page(page_of):
     long = {"prompt": [{"role": "user", "content": ATTACK * 20}], "request": ATTACK * 20}
-    page = page_of(
-        {},
-        *(
-            prediction(task_id=str(i), category=str(i % 7), answer=f"{i} {ATTACK * 20}", **long)
-            for i in range(600)
-        ),
-        budget=2**20,
-    )
+    answers = [prediction(task_id=f"{i}", category=f"{i % 7}", answer=f"{i} {ATTACK * 20}", **long)
+               for i in range(600)]  # fmt: skip
+    page = page_of({}, *answers, budget=2**20)
     assert 0.9 * 2**20 < len(page.source.encode()) < 1.1 * 2**20
     assert "of 600 tasks are on this page" in page.within("p")
 

@@ -70,10 +70,8 @@ def test_many_reasons_share_one_colour(saved, tmp_path):
 def test_training_by_epoch_follows_the_run(run, saved, tmp_path):
     axes = drawn(saved, run, tmp_path)["diversity"].axes
     assert axes[0].lines[0].get_ydata().tolist() == [step + 1.0 for step in range(1, EPOCHS + 1)]
-    assert [a.get_title("left") for a in saved["reward"].axes] == [
-        "Training reward",
-        "Drift of the simulator",
-    ]
+    titles = [a.get_title("left") for a in saved["reward"].axes]
+    assert titles == ["Training reward", "Drift of the simulator"]
 
 
 def test_what_was_asked_for_stands_against_what_was_delivered(saved, tmp_path):

@@ -70,16 +70,13 @@ def test_answers_before_and_after_training(tmp_path, page_of):
     append(tmp_path, "metrics", {"step": 1})
     (tmp_path / "held_out").mkdir()
     for name, step, solved in (("before", 0, "b"), ("after", 7, "ab")):
-        append(
-            tmp_path / "held_out",
-            name,
-            *(
-                {"step": step, "mode": "greedy", "task_id": t, "category": "c", "answer": f"{name}-{t}"}
-                | {"request": f"what is {t}?", "reference": '[{"name": "x"}]', "success": t in solved}
-                | {"reason": "unparsable", "valid": False, "ended": False}
-                for t in "abc"
-            ),
+        records = (
+            {"step": step, "mode": "greedy", "task_id": t, "category": "c", "answer": f"{name}-{t}"}
+            | {"request": f"what is {t}?", "reference": '[{"name": "x"}]', "success": t in solved}
+            | {"reason": "unparsable", "valid": False, "ended": False}
+            for t in "abc"
         )
+        append(tmp_path / "held_out", name, *records)
     page = page_of(load_run(tmp_path))
     assert "after epoch 0 and after epoch 7" in page.within("p")
     texts = [data for tag, data in page.text if tag == "pre"]

@@ -60,9 +60,8 @@ def test_buffers_are_faulted_in_once_and_large_ones_returned():
     """Also those that another thread allocates, as JAX's do."""
     page = os.sysconf("SC_PAGE_SIZE")
     faults, left = map(int, printed("-c", _FAULTS, "set").split())
-    assert (
-        faults < 2**24 / page < int(printed("-c", _FAULTS, "not").split()[0])
-    )  # not even one of twenty anew
+    # Not even one of twenty anew.
+    assert faults < 2**24 / page < int(printed("-c", _FAULTS, "not").split()[0])
     assert left < 2**25 / page
 
 

@@ -29,9 +29,6 @@ def opened(workdir, *names):
     return contextlib.closing(Trackers(TrackingConfig(trackers=names, project="p"), workdir, {"seed": 7}))
 
 
-# -- settings -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
@@ -62,9 +59,6 @@ def test_a_named_tracker_that_is_not_installed_is_one_error(tmp_path, monkeypatc
         with opened(tmp_path, "auto") as trackers:
             trackers.log(0, {"loss": 1.0}, {})
     assert os.listdir(tmp_path) == []
-
-
-# -- what they are given --------------------------------------------------------------------------------
 
 
 def test_each_step_is_given_after_its_line(tmp_path, monkeypatch):
@@ -130,9 +124,6 @@ def test_only_the_first_process_tracks(tmp_path, monkeypatch):
     assert fake.ids == [] and os.listdir(tmp_path) == []
 
 
-# -- failures -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("where", ["open", "log", "close"])
 def test_a_tracker_that_fails_is_left_out_with_one_line(tmp_path, monkeypatch, caplog, where):
     good, bad = install(monkeypatch, wandb=FakeTracker, trackio=Failing)
@@ -163,9 +154,6 @@ def test_a_signal_ends_the_run_after_all_were_given_the_step(tmp_path, monkeypat
         assert [step for step, *_ in fake.logged] == [0]
         assert fake.closed == 1 and fake.closed_within is SystemExit
     assert not caplog.records
-
-
-# -- TensorBoard ----------------------------------------------------------------------------------------
 
 
 def test_wandb_gets_no_code_unless_its_environment_says_so(tmp_path, monkeypatch):
@@ -233,9 +221,6 @@ def test_tensorboard_event_files_hold_the_scalars(tmp_path):
         for event in events.Tensors("agent/loss")
     }
     assert read == {0: 0.5, 1: 0.25}
-
-
-# -- samples --------------------------------------------------------------------------------------------
 
 
 def test_samples_lie_evenly_over_the_records():

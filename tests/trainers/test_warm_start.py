@@ -220,17 +220,15 @@ def test_without_a_validation_the_last_step_is_kept(cache, given):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"warm_start.learning_rate": 3.0},
-            "the warm start('s validation loss rose from .* in its first 10 steps| diverged).*"
-            "config.warm_start.learning_rate",
-        ),
+        ({"warm_start.learning_rate": 3.0},
+         "the warm start('s validation loss rose from .* in its first 10 steps| diverged).*"
+         "config.warm_start.learning_rate"),
         ({"limits.agent_response": 1, "limits.simulator_response": 1}, "none of .* fits"),
         ({"limits.agent_prompt": 3}, "agent_prompt"),
         ({"warm_start.micro_batches": 3}, "micro_batches = 3: expected a divisor of batch_size"),
         ({"warm_start.validation_share": 0.9}, "validation_share"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_work_is_said(cache, given, settings, message):
     with pytest.raises(ValueError, match=message):
         warm_start(cache, given, **settings)
