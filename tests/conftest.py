@@ -2,7 +2,7 @@
 
 import os
 
-from tests.commands import COMPILE_FAST
+from tests.commands import COMPILE_FAST, ROOT
 
 # Before anything imports jax, torch or transformers: they read these once.
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -24,8 +24,6 @@ import pytest
 from tests import tiny
 
 _LEFT_OUT: collections.Counter[str] = collections.Counter()
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
-
 
 # Whole runs take longest: they begin first, so that no process waits for them at the end.
 _FIRST = (
@@ -139,7 +137,7 @@ def cache(_made_models):
 @pytest.fixture(scope="session")
 def data_dir() -> pathlib.Path:
     """Directory of the real benchmark data; skips the test if it is absent."""
-    path = pathlib.Path(os.environ.get("GENENV_DATA") or _ROOT / ".." / "shared" / "data").resolve()
+    path = pathlib.Path(os.environ.get("GENENV_DATA") or ROOT / ".." / "shared" / "data").resolve()
     if not path.is_dir():
         pytest.skip(f"benchmark data not found at {path}; set GENENV_DATA")
     return path

@@ -21,9 +21,8 @@ import sys
 import tempfile
 
 from tests.commands import ROOT
+from tests.runs import FILES
 from tests.test_options import OPTIONS
-
-FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
 
 # Names without spaces or commas, of the runs of test_options.py and some more.
 TOY = {

@@ -98,11 +98,8 @@ class Compiled:
 
 # For runs of `tests.toy.Talking`.
 EPISODES = {
-    "limits.agent_response": 4,
-    "limits.agent_episode": 72,
-    "limits.agent_prompt": 64,
-    "agent.batch_size": 16,
-}
+    "limits.agent_response": 4, "limits.agent_episode": 72, "limits.agent_prompt": 64, "agent.batch_size": 16,
+}  # fmt: skip
 
 
 def run(cache, workdir, **overrides):

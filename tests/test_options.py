@@ -274,11 +274,8 @@ def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture, r
     for name in ("make_rwr_step", "make_grpo_step"):
         monkeypatch.setattr(learner, name, stepped(getattr(learner, name)))
     overrides = {"simulator.method": method, "simulator.mixture": mixture, "evaluation.every": 0}
-    options = {
-        "simulator.minibatch_size": 4,
-        "simulator.update_epochs": 2,
-        "simulator.updates_per_epoch": rounds,
-    }
+    sizes = {"minibatch_size": 4, "update_epochs": 2, "updates_per_epoch": rounds}
+    options = {f"simulator.{name}": size for name, size in sizes.items()}
     run(cache, tmp_path, epochs=1, compile_ahead=False, **overrides | options)
     assert any(g["weight"] for g in lines(tmp_path, "tasks.jsonl"))
     # The first two are greedy and sampled answers to held-out tasks.

@@ -41,8 +41,7 @@ def worker(tmp_path):
         protocol.serve(Engine)
         """)
     )
-    env = os.environ | {"PYTHONPATH": BENCH}
-    with Worker("spinner", [sys.executable, str(script)], env) as worker:
+    with Worker("spinner", [sys.executable, str(script)], os.environ | {"PYTHONPATH": BENCH}) as worker:
         yield worker
 
 

@@ -26,11 +26,9 @@ from tests.publish.test_push import Hub
 
 # One held-out task, answered once in a few tokens.
 ONE_ANSWER = (
-    "--config.evaluation.max_tasks=1",
-    "--config.evaluation.sampled=0",
-    "--config.evaluation.batch_size=1",
-    "--config.limits.agent_response=4",
-)
+    "--config.evaluation.max_tasks=1", "--config.evaluation.sampled=0",
+    "--config.evaluation.batch_size=1", "--config.limits.agent_response=4",
+)  # fmt: skip
 
 
 def _succeeded(done, said: str) -> None:
@@ -158,8 +156,7 @@ def aot_check(invocation: Invocation, place: Checkout) -> None:
 
 def arguments_alone(invocation: Invocation, place: Checkout) -> None:
     """Only parses the arguments: even the smallest measurement takes seconds, see tests/bench."""
-    bench = str(ROOT / "bench")
-    with mock.patch.object(sys, "path", [bench, *sys.path]):
+    with mock.patch.object(sys, "path", [str(ROOT / "bench"), *sys.path]):
         module = importlib.import_module(pathlib.PurePath(invocation.program).stem)
     arguments = place.arguments(invocation)
     with mock.patch.object(sys, "argv", [invocation.program, *arguments]):

@@ -81,11 +81,9 @@ def test_a_server_is_asked_for_as_many_and_as_long_texts(cache, tmp_path):
     with serve(reply) as (url, requests):
         found = command.run(given, "", str(tmp_path), url, "m", role="simulator")
     assert {name: of["value"] for name, of in found.items()} == {
-        "generated/count": 6,
-        "generated/valid_share": 0,
-        "generated/grown_share": 0,
+        "generated/count": 6, "generated/valid_share": 0, "generated/grown_share": 0,
         "generated/rejected/truncated": 6,
-    }
+    }  # fmt: skip
     assert [request["max_tokens"] for request in requests] == [24] * 6
     assert {request["temperature"] for request in requests} == {1.0}
 

@@ -27,13 +27,9 @@ def changed(key, value):
 
 
 def test_arms_are_settings_on_top_of_the_base_and_the_overrides():
-    plan = make_plan(
-        fake_suite(
-            overrides={"curriculum.alpha": 0.25, "benchmark.seed_depths": (0.5, 0.5)},
-            a={},
-            b={"agent.group_size": 4, "benchmark.max_depth": 2},
-        )
-    )
+    overrides = {"curriculum.alpha": 0.25, "benchmark.seed_depths": (0.5, 0.5)}
+    b = {"agent.group_size": 4, "benchmark.max_depth": 2}
+    plan = make_plan(fake_suite(overrides=overrides, a={}, b=b))
     start = default_config()
     start.update({"epochs": 4, "model": {"path": "/no/such/model"}})
     start.benchmark.update({"name": "dial", "seed_depths": (0.5, 0.5)})

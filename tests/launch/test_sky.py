@@ -49,15 +49,14 @@ def machine(tmp_path):
     program.write_text(PYTHON.format(control=control, bucket=bucket))
     program.chmod(0o755)
 
+    variables = {"NAME": "first", "CONFIG": "configs/quickstart.py"}
+
     def run(task_id):
         return subprocess.run(
             ["bash", "-c", TASK["run"].replace("/bucket", str(bucket))],
-            env=os.environ
-            | {"HOME": str(tmp_path / "home"), "SKYPILOT_TASK_ID": task_id}
-            | {"NAME": "first", "CONFIG": "configs/quickstart.py"},
-            capture_output=True,
-            check=False,
-        ).returncode
+            env=os.environ | variables | {"HOME": str(tmp_path / "home"), "SKYPILOT_TASK_ID": task_id},
+            capture_output=True, check=False,
+        ).returncode  # fmt: skip
 
     run.bucket, run.control = bucket, control
     return run

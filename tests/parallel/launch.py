@@ -50,15 +50,11 @@ def workers(directory, *arguments, members=((0, 2), (1, 2))):
     port = free_port()
     return [
         start(
-            "tests.parallel.worker",
-            i,
-            2,
-            directory / "output",
-            *("--port", port, "--processes", count, "--id", index, "--directory", directory),
-            *arguments,
+            "tests.parallel.worker", i, 2, directory / "output", "--port", port, "--processes", count,
+            *("--id", index, "--directory", directory), *arguments,
         )
         for i, (index, count) in enumerate(members)
-    ]
+    ]  # fmt: skip
 
 
 def toy_run(workdir, count, *settings, command="main", mesh=(2, 2, 1), caches=None):
@@ -71,9 +67,7 @@ def toy_run(workdir, count, *settings, command="main", mesh=(2, 2, 1), caches=No
         "--config=tests/run_toy.py:",
         f"--workdir={workdir}",
         *(f"--config.mesh.{k}={v}" for k, v in zip(("data", "fsdp", "tensor"), mesh, strict=True)),
-        "--config.agent.minibatch_size=8",
-        "--config.simulator.minibatch_size=4",
-        "--config.export=True",
+        *("--config.agent.minibatch_size=8", "--config.simulator.minibatch_size=4", "--config.export=True"),
         *settings,
     ]
     if count > 1:

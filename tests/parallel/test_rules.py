@@ -170,8 +170,7 @@ def test_copies_of_the_parameters(dtype):
         cast, laid_out = jax.jit(copies)(jax.device_put(params, shardings))
     assert jax.tree.all(jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), cast, shardings))
     assert laid_out["layers"]["mlp"]["up"]["kernel"].addressable_shards[0].data.shape == (2, 32, 12)
-    output = laid_out["layers"]["attention"]["o"]["kernel"]
-    assert output.addressable_shards[0].data.shape == (2, 2, 8, 16)
+    assert laid_out["layers"]["attention"]["o"]["kernel"].addressable_shards[0].data.shape == (2, 2, 8, 16)
 
 
 @pytest.mark.parametrize(("unrolled", "dtype"), [(False, "uint16"), (True, "bfloat16")])

@@ -100,13 +100,10 @@ def test_the_front_matter_names_the_base_and_its_licence(make, tmp_path):
     (tmp_path / "base" / "README.md").write_text("---\nlicense: other\nlicense_name: own\n---\n")
     data = ModelCard(make(**HUB)["card"]).data.to_dict()
     assert data == {
-        "base_model": "Qwen/Qwen2.5-7B-Instruct",
-        "library_name": "transformers",
-        "license": "other",
-        "license_name": "own",
-        "pipeline_tag": "text-generation",
+        "base_model": "Qwen/Qwen2.5-7B-Instruct", "library_name": "transformers", "license": "other",
+        "license_name": "own", "pipeline_tag": "text-generation",
         "tags": ["genenv", "reinforcement-learning", "agent", "toy", "arxiv:2512.19682"],
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [b"no front matter", b"---\n[\n---\n", b"\xff", b"---\n- a\n---\n"])

@@ -153,8 +153,7 @@ def test_the_longest_line_fits_eighty_columns(clock, terminal, monkeypatch):
 
 def test_the_line_is_redrawn_by_a_clock(terminal):
     """While a phase makes no progress."""
-    progress = Progress(1, stream=terminal)
-    with progress.phase("compile", total=4, unit="parts"):
+    with Progress(1, stream=terminal).phase("compile", total=4, unit="parts"):
         before = len(terminal.getvalue())
         deadline = time.monotonic() + 20
         while len(terminal.getvalue()) == before:

@@ -66,10 +66,8 @@ def test_the_pool_is_bounded_and_holds_only_what_can_be_shown(monkeypatch):
 
 def test_state_is_restored():
     growth, again = grown(), Growth(GrowthConfig(share=0.5), lambda task: True, seed=3)
-    tasks = [
-        g.task
-        for g in outcome(0, [(SEEDS[0], n, 8, 1) for n in ("once", "half", "some", "always")]).generations
-    ]
+    made = outcome(0, [(SEEDS[0], n, 8, 1) for n in ("once", "half", "some", "always")])
+    tasks = [g.task for g in made.generations]
     again.restore(growth.state(), tasks)
     assert again.state() == growth.state()
     assert all(names(again, epoch) == names(growth, epoch) for epoch in range(5))
