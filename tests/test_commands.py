@@ -186,8 +186,6 @@ def test_a_signal_before_the_work_is_one_line(tmp_path, monkeypatch, command, na
 
 
 def test_a_disk_that_is_full_is_one_line(tmp_path, monkeypatch):
-    """It names the file."""
-
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

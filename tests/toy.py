@@ -9,8 +9,6 @@ from genenv_jax.benchmarks.base import Benchmark, Episode, Rejection, Score, Tas
 
 
 class Toy(Benchmark):
-    """See the module's docstring."""
-
     name = "toy"
 
     def __init__(self, num_seeds: int = 64, num_eval: int = 4):

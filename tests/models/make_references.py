@@ -154,7 +154,6 @@ def everything():
 
 
 def main():
-    """Writes the files."""
     arrays, configs = everything()
     cases.FOLDER.mkdir(exist_ok=True)
     for name, content in arrays.items():
