@@ -50,8 +50,7 @@ a small, randomly initialised model, which solves nothing.
 many GB, `:gpu-8x80`) uses a Qwen2.5, mesh and sizes that fit (docs/memory.md).
 """
 
-from genenv_jax.benchmarks.bfcl import backends
-from genenv_jax.benchmarks.bfcl.categories import categories
+from genenv_jax.benchmarks.bfcl import backends, categories
 from genenv_jax.config import default_config
 from genenv_jax.configs.recipes import SLICES, debug, fit_slice
 
@@ -92,5 +91,5 @@ def get_config(arg: str = ""):
         config.benchmark.version = version
         config.benchmark.multi_turn_rule = "conversation"
         config.benchmark.seed_categories = ()
-        config.benchmark.eval_categories = categories(version)
+        config.benchmark.eval_categories = categories.names(version)
     return config

@@ -24,7 +24,7 @@ _PER_NO_CALL = 6
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """Every single-turn task with answers of many kinds; `share` of them."""
-    names = [c for c in categories.categories(VERSION) if c not in categories.MULTI_TURN]
+    names = [c for c in categories.names(VERSION) if c not in categories.MULTI_TURN]
     for task in tasks.load(VERSION, names, data_dir, "eval"):
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() >= share:

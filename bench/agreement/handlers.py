@@ -197,7 +197,7 @@ def _answer(family: str, kind: str, calls: Calls, rng: random.Random) -> str:
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """Every single-turn task, or `share` of them, with answers in the formats of all families."""
-    names = [c for c in categories.categories(bfcl.VERSION) if c not in categories.MULTI_TURN]
+    names = [c for c in categories.names(bfcl.VERSION) if c not in categories.MULTI_TURN]
     kinds = [*_CALLS, *_TEXTS, _OTHER]
     for task in tasks.load(bfcl.VERSION, names, data_dir, "eval"):
         rng = random.Random(f"handlers {seed} {task.id}")

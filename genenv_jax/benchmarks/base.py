@@ -222,7 +222,7 @@ class Benchmark(abc.ABC):
         return ()
 
     def joined(self, one: Task, other: Task) -> Task | None:
-        """A task with the requests of two seeds that have the same tools.  None (the default): it has none.
+        """A task with the requests of two seeds with the same tools; None (the default) if there is none.
 
         It demonstrates difficulties that no seed has, where prompts can ask for one.
         """

@@ -140,15 +140,15 @@ def seed_demonstrations(
     `verify` accept as variations: preferably from other records and with the same tools.  If none is
     accepted, it writes the seed itself, which at least shows the format; if that fails too, only the agent
     gets a demonstration.  Where prompts can ask for a difficulty (`Benchmark.askable`), they ask for that of
-    what is written, one demonstration for each.  For difficulties that no seed has it also writes another
-    seed with its tools and the seed itself in one task (`Benchmark.joined`).
+    what is written, one demonstration for each.  For difficulties that none of `seeds` has it also writes
+    up to `variations` tasks that join another seed with its tools and the seed itself (`Benchmark.joined`).
     """
     by_category: dict[str, list[Task]] = {}
     by_tools: dict[tuple[str, ...], list[Task]] = {}
     for seed in seeds:
         by_category.setdefault(seed.category, []).append(seed)
         by_tools.setdefault(_names(seed), []).append(seed)
-    known = {benchmark.difficulty(seed) for seed in seeds}
+    known = {benchmark.difficulty(seed) for seed in seeds if benchmark.askable(seed)}
     found = []
     for seed in seeds:
         messages, written = reference(benchmark, seed)
@@ -164,9 +164,10 @@ def seed_demonstrations(
         written = _variations(benchmark, seed, far[:_TRIES] + near[:_TRIES], variations)
         written = written or _variations(benchmark, seed, [seed], 1)
         if lacking := {*benchmark.askable(seed)} - known:
-            both = (benchmark.joined(other, seed) for other in sharing if other is not seed)
-            both = [task for task in both if task and benchmark.difficulty(task) in lacking]
-            written += _variations(benchmark, seed, both, variations)
+            beside = [other for other in sharing if other is not seed and other.tools == seed.tools]
+            joined = [task for other in beside if (task := benchmark.joined(other, seed))]
+            joined = [task for task in joined if benchmark.difficulty(task) in lacking]
+            written += _variations(benchmark, seed, joined, variations)
         texts: dict[SeedStatistics, list[str]] = {}
         for task in written:
             text = benchmark.simulator_answer(task, seed)

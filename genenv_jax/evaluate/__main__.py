@@ -73,7 +73,8 @@ def run(
     """Evaluates a model or an endpoint; returns its metrics, {} on all processes but the first.
 
     See `evaluate_agent`, and `evaluate_simulator`, which gives no intervals.  The arguments are the command's
-    flags; `config` is not validated yet, and `workdir` exists.
+    flags (`model_path`: `--model`, "" for the configuration's own; `budget`: `--endpoint_budget`); `config`
+    is not validated yet, and `workdir` exists.
 
     Raises ValueError or FileNotFoundError if something is missing or invalid.
     """

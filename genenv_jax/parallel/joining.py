@@ -31,8 +31,8 @@ def initialize(
 ) -> None:
     """Joins the processes of a run.  Without arguments there is one process, and this does nothing.
 
-    The arguments are the flags of `cli.define_process_flags`, times in seconds; `timeout` holds for process 0
-    to answer, and then again for all others to join.
+    The arguments are the flags of `cli.define_process_flags`: `auto` is `--distributed=auto`, `timeout`
+    (`--initialization_timeout`) the seconds to wait for process 0, and then again for all others.
 
     Raises:
       ValueError: arguments are incomplete or out of range, the host is unknown, the port is in use, or

@@ -309,11 +309,15 @@ class RunFiles:
 
     def offsets(self) -> dict[str, int]:
         """Lengths in bytes, for a checkpoint; {} on processes that do not write."""
-        return {name: file.offset() for name, file in self._files.items() if processes.is_writer()}
+        if not processes.is_writer():
+            return {}
+        return {name: file.offset() for name, file in self._files.items()}
 
     def digests(self) -> dict[str, str]:
         """Digests of their bytes, for a checkpoint; {} on processes that do not write."""
-        return {name: digest() for name, digest in self._digests.items() if processes.is_writer()}
+        if not processes.is_writer():
+            return {}
+        return {name: digest() for name, digest in self._digests.items()}
 
     def close(self) -> None:
         """Closes the files."""

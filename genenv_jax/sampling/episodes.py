@@ -195,7 +195,8 @@ class _Call:
         # Copies: a CPU device may read host arrays in place after the first device's results are here.
         given = (x.copy() for x in (self._token, self._length, self._limit))
         rows = turns.Rows(*given, running, self._sampler.row_ids(self._slots))
-        [(token, logprob)] = self._run("decode", turns.decode, rows, steps=self._sampler.chunk)
+        (emitted,) = self._run("decode", turns.decode, rows, steps=self._sampler.chunk)
+        token, logprob = emitted
         for slot, j in np.argwhere(running).tolist():
             for step in np.flatnonzero(token[:, slot, j] >= 0):
                 self._draw(slot, j, token[step, slot, j], logprob[step, slot, j])

@@ -180,7 +180,9 @@ class Rollouts:
 
 
 class Sampler(Protocol):
-    """Draws completions of prompts: a frozen dataclass, with attributes as in `episodes.EpisodeEngine`."""
+    """Draws completions of prompts: a frozen dataclass, with the attributes of `episodes.EpisodeEngine`,
+    most of which are described in `engine.Engine`.
+    """
 
     config: TransformerConfig
     options: SamplingParams

@@ -40,8 +40,8 @@ class AskedDifficulties(LatestStatistics):
         weights = rwr_weights(rewards, self._temperature)
         return weights / weights.sum()
 
-    def record(self, outcomes: Iterable[tuple[Task, int, int]]) -> None:
+    def record_tasks(self, outcomes: Iterable[tuple[Task, int, int]]) -> None:
         """Records an epoch's (attempted task, attempts, successes)."""
         benchmark = self._benchmark
         asked = [outcome for outcome in outcomes if benchmark.askable(outcome[0])]
-        super().record((str(int(benchmark.difficulty(task))), n, k) for task, n, k in asked)
+        self.record((str(int(benchmark.difficulty(task))), n, k) for task, n, k in asked)

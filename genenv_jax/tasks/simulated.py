@@ -121,7 +121,7 @@ class SimulatorTasks(TaskSource):
             (seed.id if seed.id in own else "", item.task, item.attempts, item.successes)
             for seed, item in zip(varied, items, strict=True)
         )
-        self._difficulties.record((item.task, item.attempts, item.successes) for item in items)
+        self._difficulties.record_tasks((item.task, item.attempts, item.successes) for item in items)
         self._growth.record(batch)
         tried = [g.success_rate for g in batch.generations if g.attempts]
         if self._simulator.config.asks and tried:

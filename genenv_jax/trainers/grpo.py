@@ -95,7 +95,7 @@ class GRPO:
         if self._others:
             first, anew = (np.where(own[..., None], x, reference) for x in (first, anew))
         fresh = own.astype(np.float32)
-        return ((first, reference, advantages, fresh), (anew, reference, advantages, np.zeros_like(fresh)))
+        return (first, reference, advantages, fresh), (anew, reference, advantages, np.zeros_like(fresh))
 
     def _batch(self, rollouts: Rollouts, rows: np.ndarray, arrays: Arrays) -> learner.GRPOBatch:
         return self._player.put(learner.GRPOBatch(*self._player.minibatch(rollouts, rows, *arrays)))

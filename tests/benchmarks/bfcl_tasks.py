@@ -7,7 +7,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl.backends import scenario
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, categories, kind_of, language_of
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, kind_of, language_of, names
 
 
 def function(name, properties, required=(), description="") -> dict[str, Any]:
@@ -146,7 +146,7 @@ def write(directory: pathlib.Path, version: str = "v4") -> pathlib.Path:
     """Writes all files of a version into `directory`/bfcl/`version`; returns `directory`."""
     root = directory / "bfcl" / version
     lines: dict[str, list[dict[str, Any]]] = {}
-    for name in categories(version):
+    for name in names(version):
         for number in range(COUNT):
             identifier = {"id": f"{name}_{number}"}
             if name in MULTI_TURN:

@@ -11,7 +11,7 @@ from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.bfcl import backends, prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN, categories
+from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN, names
 from genenv_jax.benchmarks.bfcl.files import find_directory
 from genenv_jax.benchmarks.bfcl.tasks import load, splits
 from genenv_jax.benchmarks.demonstrations import SIMULATOR, seed_demonstrations
@@ -42,7 +42,7 @@ def test_splits_have_the_official_numbers_of_tasks(data_dir, version):
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_every_file_is_the_published_one(data_dir, version):
-    tasks = load(version, categories(version), data_dir, verify_files=True)
+    tasks = load(version, names(version), data_dir, verify_files=True)
     assert len(tasks) > 5_000
     paths = [s.path for s in data_files.sources("bfcl") if s.path.startswith(version)]
     data_files.verify("bfcl", find_directory(version, data_dir).parent, paths)
@@ -64,7 +64,7 @@ UNANSWERABLE = {
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_every_reference_answer_passes_its_own_task(data_dir, version):
     benchmark = BFCL(version=version, data_dir=data_dir)
-    tasks = load(version, categories(version), data_dir)
+    tasks = load(version, names(version), data_dir)
     failed = {}
     for task in tasks:
         score = benchmark.score(task, benchmark.agent_answer(task))

@@ -132,6 +132,10 @@ def test_seeds_in_pairs_share_their_functions():
     assert benchmark.text(both) == "For 2, and for 3. Rome's weather?"
     assert both.category == "parallel_multiple" and benchmark.difficulty(both) == 3
     assert benchmark.score(both, benchmark.agent_answer(both)).success
+    dated = dataclasses.replace(two[0], messages=({"role": "system", "content": "2024"}, *two[0].messages))
+    assert benchmark.joined(two[1], dated) is None and benchmark.joined(two[0], one) is None
+    quoted = dataclasses.replace(two[0], messages=({"role": "user", "content": 'Say "now."'},))
+    assert benchmark.text(benchmark.joined(quoted, two[1])).startswith('Say "now." ')
     asked_otherwise = ({"role": "user", "content": "Rome, and two tables."},)
     three = dataclasses.replace(both, id="p_3", tools=both.tools[::-1], messages=asked_otherwise)
     made = seed_demonstrations(benchmark, [*two, three], 4, np.random.default_rng(0))

@@ -6,7 +6,7 @@ import pytest
 
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, STATIC_MATCH, categories
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, STATIC_MATCH, names
 from genenv_jax.benchmarks.bfcl.files import find_directory
 from genenv_jax.benchmarks.bfcl.tasks import load, split_key, splits
 from genenv_jax.benchmarks.subsets import stable_position
@@ -17,7 +17,7 @@ from tests.benchmarks.published import published
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_every_category_of_a_version(tmp_path, version):
     found = splits(bfcl_tasks.write(tmp_path, version), version)
-    assert set(found) == {*categories(version), *(f"{name}_turns" for name in MULTI_TURN)}
+    assert set(found) == {*names(version), *(f"{name}_turns" for name in MULTI_TURN)}
     for name, tasks in found.items():
         assert len(tasks) == bfcl_tasks.COUNT * (3 if name.endswith("_turns") else 1)
         assert len({task.id for task in tasks}) == len(tasks)

@@ -30,7 +30,7 @@ def asked_for(difficulties, count=4000):
 
 
 def attempted(difficulties, attempts=ATTEMPTS):
-    difficulties.record((TOY.task(text, text), n, k) for text, n, k in attempts)
+    difficulties.record_tasks((TOY.task(text, text), n, k) for text, n, k in attempts)
     return difficulties
 
 
@@ -64,5 +64,5 @@ def test_only_the_latest_epoch_with_such_tasks_counts():
 
 def test_a_benchmark_that_cannot_say_a_difficulty_is_not_asked_for_one():
     difficulties = asking(Toy())
-    difficulties.record([(SEED, 8, 4)])
+    difficulties.record_tasks([(SEED, 8, 4)])
     assert difficulties.of(SEED, None) is None and difficulties.state() == {}

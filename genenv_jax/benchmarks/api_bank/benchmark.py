@@ -3,8 +3,8 @@
 Each task is one step of a conversation: either the next API call (scored by call match, `scoring`; in
 training more strictly, `reward`) or the assistant's next reply (scored by ROUGE-L F1, `rouge`).  Success,
 reward and the headline number come from the calls: the official "Accuracy" of API calls, per level.  Nothing
-is executed, because the official execution rejects 82 of its own 620 gold calls; where it accepts them, both
-agree (tests/benchmarks).
+is executed: the official execution rejects 82 of its own 620 gold calls; where it accepts them, it agrees
+with the comparison (tests/benchmarks).
 
 The official training files of levels 1 and 2 are no longer published.  So the seeds are the training calls
 of level 3, and all three test files are held out.
@@ -54,6 +54,7 @@ class APIBank(Published, ToolBenchmark):
     tool_search: str = scoring.EXACT
     reward: str = EXACT
 
+    # Methods of `Benchmark`:
     simulator_messages = staticmethod(prompts.simulator_messages)
     read = staticmethod(generations.read)
     text = staticmethod(prompts.wording)

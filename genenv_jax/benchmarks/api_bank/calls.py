@@ -62,9 +62,10 @@ def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call
 def read_gold(text: str) -> Call | Rejection:
     """Reads the call of a training record; also accepts the two records that lack the brackets."""
     call = read_call(text, len(text) + 1, gold=True)
+    if not isinstance(call, Rejection) or call.reason != NO_API_CALL:
+        return call
     bare = _BARE_NAME.match(text.removeprefix("API-Request:").strip())
-    missing = isinstance(call, Rejection) and call.reason == NO_API_CALL
-    return _read_arguments(bare[1], bare[2], gold=True) if missing and bare else call
+    return _read_arguments(bare[1], bare[2], gold=True) if bare else call
 
 
 def _read_arguments(name: str, body: str, gold: bool) -> Call | Rejection:

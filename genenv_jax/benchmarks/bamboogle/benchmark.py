@@ -55,6 +55,7 @@ class Bamboogle(Published):
     judge_url: str = ""
     judge_model: str = ""
 
+    # Methods of `Benchmark`:
     simulator_messages = staticmethod(prompts.simulator_messages)
     read = staticmethod(generations.read)
     aggregate = staticmethod(scoring.official_metrics)

@@ -84,8 +84,8 @@ class BFCL(Published, ToolBenchmark):
     def __post_init__(self):
         super().__post_init__()
         check_choice("multi_turn_rule", self.multi_turn_rule, tuple(categories.MULTI_TURN_RULES))
-        check_names("seed_categories", self.seed_categories, categories.categories(self.version))
-        check_names("eval_categories", self.eval_categories, categories.categories(self.version))
+        check_names("seed_categories", self.seed_categories, categories.names(self.version))
+        check_names("eval_categories", self.eval_categories, categories.names(self.version))
         check_shares(seed_fraction=self.seed_fraction)
         check_choice("reward", self.reward, REWARDS)
         rule = categories.MULTI_TURN_RULES[self.multi_turn_rule]

@@ -26,7 +26,7 @@ MULTI_TURN_RULES = {
 }  # fmt: skip
 
 
-def categories(version: str) -> tuple[str, ...]:
+def names(version: str) -> tuple[str, ...]:
     """Official names of the loadable categories; ValueError for an unknown version."""
     if version not in NON_LIVE:
         raise ValueError(f"BFCL version {version!r}: expected one of {', '.join(NON_LIVE)}")

@@ -10,7 +10,8 @@ from genenv_jax.benchmarks.subsets import stable_position
 
 PAIRED = "paired"  # in `Task.answer`: names the pair; what the simulator writes keeps the seed's functions
 _MOST_FUNCTIONS = 3  # of a pair
-_ENDS = tuple(".?!")  # of a sentence
+_ENDS = tuple(".?!:…。？！")  # of a sentence
+_CLOSING = "\"'`)]}*"  # what may follow the end
 
 
 def paired(seeds: Sequence[Task]) -> list[Task]:
@@ -33,10 +34,15 @@ def paired(seeds: Sequence[Task]) -> list[Task]:
     return found
 
 
-def joined(one: Task, other: Task) -> Task:
-    """A task with the requests and the calls of two partners, one after the other."""
+def joined(one: Task, other: Task) -> Task | None:
+    """A task with the requests and the calls of two partners, one after the other.
+
+    None for seeds of different pairs, or if one has messages before its request that the other lacks.
+    """
+    if one.answer.get(PAIRED) != other.answer.get(PAIRED) or one.messages[:-1] != other.messages[:-1]:
+        return None
     asked = [task.messages[-1]["content"].rstrip() for task in (one, other)]
-    first = asked[0] if asked[0][-1:] in _ENDS else f"{asked[0]}."
+    first = asked[0] if asked[0].rstrip(_CLOSING).endswith(_ENDS) else f"{asked[0]}."
     messages = (*one.messages[:-1], {"role": "user", "content": f"{first} {asked[1]}"})
     calls = one.answer["ground_truth"] + other.answer["ground_truth"]
     return _with_calls(dataclasses.replace(one, messages=messages), calls)

@@ -23,6 +23,10 @@ _MAX_CHARS = 4_096  # broken texts can take quadratic time; references have up t
 _MAX_DEPTH = 200  # of a syntax tree
 
 
+class _UnreadError(Exception):
+    """What is not read as a call: reason, detail."""
+
+
 def require() -> None:
     """Raises ValueError with the remedy if the grammars are not installed."""
     for name in ("tree_sitter", *_MODULES.values()):
@@ -56,25 +60,23 @@ def decode_source_calls(text: str, language: str) -> list[dict[str, dict[str, st
         if language == "java":
             return [_java_call(_java_nodes(source))]
         return [_javascript_call(_nodes(source, language))]
-    except RecursionError:
-        return Rejection(TOO_DEEP, f"expressions nested beyond {_MAX_DEPTH}")
-    except SyntaxError as error:
-        return Rejection(UNPARSABLE, str(error)[:200])
+    except _UnreadError as error:
+        return Rejection(*error.args)
 
 
 def _nodes(source: str, language: str) -> list[Any]:
-    """All nodes of the syntax tree, parents before children; RecursionError if it is too deep."""
+    """All nodes of the syntax tree, parents before children."""
     parser = importlib.import_module("tree_sitter").Parser()
     parser.set_language(_language(language))
     found, waiting = [], [(parser.parse(source.encode()).root_node, 0)]
     while waiting:  # not recursive: the text controls the tree's depth
         node, depth = waiting.pop()
         if depth > _MAX_DEPTH:
-            raise RecursionError
+            raise _UnreadError(TOO_DEEP, f"expressions nested beyond {_MAX_DEPTH}")
         found.append(node)
         waiting += [(child, depth + 1) for child in reversed(node.children)]
     if any(node.is_error for node in found):
-        raise SyntaxError("a syntax error")
+        raise _UnreadError(UNPARSABLE, "a syntax error")
     return found
 
 
@@ -82,7 +84,9 @@ def _java_nodes(source: str) -> list[Any]:
     """The nodes of a program, or of one call without its semicolon."""
     try:
         return _nodes(source, "java")
-    except SyntaxError:
+    except _UnreadError as error:
+        if error.args[0] == TOO_DEEP:
+            raise
         nodes = _nodes(f"{source}\n;", "java")
         statements = [node for node in nodes[0].children if not node.is_extra]
         calls = [statement.child(0).type for statement in statements if statement.children]
@@ -94,7 +98,7 @@ def _java_nodes(source: str) -> list[Any]:
 def _java_call(nodes: list[Any]) -> dict[str, dict[str, str]]:
     call = next((node for node in nodes if node.type == "method_invocation"), None)
     if call is None:
-        raise SyntaxError("no call")
+        raise _UnreadError(UNPARSABLE, "no call")
     owner = call.child_by_field_name("object")
     name = _text(call.child_by_field_name("name"))
     arguments = []
@@ -109,7 +113,7 @@ def _java_call(nodes: list[Any]) -> dict[str, dict[str, str]]:
 def _java_value(node: Any, nested: bool = False) -> str:
     """The official text of a value: that of its parts, without some white space and class bodies."""
     if node is None:
-        raise SyntaxError("an array or an object without a value")
+        raise _UnreadError(UNPARSABLE, "an array or an object without a value")
     if node.type in ("string_literal", "character_literal"):
         return _text(node) if nested else _text(node)[1:-1]
     if node.type == "array_creation_expression":
@@ -138,12 +142,12 @@ def _javascript_call(nodes: list[Any]) -> dict[str, dict[str, str]]:
             elif child.type in ("identifier", "true"):
                 arguments.append((POSITIONAL, _text(child)))
         return {_text(call.children[0]): _once_each(arguments)}
-    raise SyntaxError("no call")
+    raise _UnreadError(UNPARSABLE, "no call")
 
 
 def _once_each(arguments: list[tuple[str, str]]) -> dict[str, str]:
     if len(dict(arguments)) < len(arguments):
-        raise SyntaxError("repeated argument")
+        raise _UnreadError(UNPARSABLE, "repeated argument")
     return dict(arguments)
 
 

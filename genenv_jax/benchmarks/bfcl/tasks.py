@@ -52,7 +52,7 @@ def splits(directory: data_files.PathLike, version: str = "v4") -> dict[str, lis
     independent turns, compared statically, under `<category>_turns`.
     """
     found = {}
-    for name in categories.categories(version):
+    for name in categories.names(version):
         found[name] = load(version, [name], directory, "eval", categories.CONVERSATION)
         if name in categories.MULTI_TURN:
             found[f"{name}_turns"] = load(version, [name], directory, "eval", categories.STATIC_MATCH)

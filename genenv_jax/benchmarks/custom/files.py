@@ -105,7 +105,9 @@ class CustomFiles(Custom):
                 raise ValueError(f"{option} = {value!r}: expected a file of questions, JSON lines or parquet")
 
     def grade(self, question: Question, answer: str) -> float:
-        return (self._reward if self.reward else super().grade)(question, answer)
+        if self.reward:
+            return self._reward(question, answer)
+        return super().grade(question, answer)
 
     def questions(self, split: str) -> Iterator[Question]:
         if self.held_out:

@@ -15,7 +15,8 @@ a misunderstood test takes the other branch.
 
 The simulator's demonstrator writes valid variations that are mostly longer than their seed.  The success
 statistics beside a seed are those of the agent's demonstrator, so they say how hard the seed is.  The
-demonstrator acts only on a rate that is asked for (`DialTasks.asked`): the simulator has to learn to.
+demonstrator does not act on them: the simulator has to learn to.  It acts on a rate that is asked for
+(`DialTasks.asked`).
 """
 
 import abc
