@@ -383,12 +383,12 @@ def _validation(
     put: Callable[[Any], Any],
 ) -> Callable[[Params], dict[str, float]]:
     """A function that measures the loss of each role, in nats a token: {"validation/<role>": loss}."""
-    found: dict[str, list[CompletionBatch]] = {}
+    of_roles: dict[str, list[CompletionBatch]] = {}
     for role, of in examples.items():
         alike = collections.defaultdict(list)
         for example in of:
             alike[shapes(example)].append(example)
-        found[f"validation/{role}"] = [
+        of_roles[f"validation/{role}"] = [
             _batch(some[i : i + size], shape, size, shapes.episodes)
             for shape, some in sorted(alike.items())
             for i in range(0, len(some), size)
@@ -396,7 +396,7 @@ def _validation(
 
     def measure(params: Params) -> dict[str, float]:
         losses = {}
-        for name, batches in found.items():
+        for name, batches in of_roles.items():
             total = tokens = 0.0
             for batch in batches:
                 logp = score_completions(join(frozen, params), put(batch), model.config)

@@ -11,7 +11,7 @@ from genenv_jax.benchmarks.subsets import stable_position
 PAIRED = "paired"  # in `Task.answer`: names the pair; what the simulator writes keeps the seed's functions
 _MOST_FUNCTIONS = 3  # of a pair
 _ENDS = tuple(".?!:…。？！")  # of a sentence
-_CLOSING = "\"'`)]}*"  # what may follow the end
+_CLOSING = "\"'`)]}*”’»」）"  # what may follow the end
 
 
 def paired(seeds: Sequence[Task]) -> list[Task]:
