@@ -8,7 +8,6 @@ the same decisions.  Its devices hold their shards of the arrays, and every proc
 the first process writes files.
 """
 
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -95,17 +94,12 @@ class Coevolution:
         limits = config.epochs, config.rollouts, config.tokens
         self.session = session = Session(workdir, config.seed, *limits, config.checkpoint)
         fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)
-        refused = benchmark.tasks("eval")
-        rounds = config.simulator.updates_per_epoch
-        checks = dataclasses.replace(
-            config.verification, pool_epochs=rounds * config.verification.pool_epochs
-        )
-        verifier = Verifier(benchmark, seeds.tasks, refused, checks, fits)
+        verifier = Verifier(benchmark, seeds.tasks, benchmark.tasks("eval"), config.verification, fits)
         self.source = make_source(config, seeds, simulator, benchmark, scorer, verifier, session, teacher)
         asked, buffer = seeds.per_epoch * config.simulator.variations, TaskBuffer()
         shares = config.agent.base_share, config.agent.replay_share
         self.mixture = Mixture(seeds.tasks, asked, *shares, buffer, config.seed)
-        self.agent_trainer = AgentTrainer(agent, benchmark, scorer, session, rounds)
+        self.agent_trainer = AgentTrainer(agent, benchmark, scorer, session)
         self.objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(simulator, benchmark, session)
         self.held_out = HeldOut(config.evaluation, agent, eval_tasks, benchmark, scorer, session)
@@ -136,69 +130,43 @@ class Coevolution:
                     player.export(session.workdir / role, **cards)
 
     def epoch(self, epoch: int) -> None:
-        """One epoch of Algorithm 1; `epoch` counts from 0.
+        """One epoch of Algorithm 1; `epoch` counts from 0."""
+        # 1. Generation: n variations of each seed, conditioned on the agent's success so far.
+        session, curriculum = self.session, self.config.curriculum
+        if session.begun:
+            batch = self.source.resume(epoch, session.begun["tasks"])
+        else:
+            batch = self.source.tasks(epoch)
+            self.held_out.reroll(epoch, batch.accepted)
+        session.within["tasks"] = batch.state
 
-        It has `simulator.updates_per_epoch` rounds, numbered from 0 across epochs.
-        """
-        session, rounds = self.session, self.config.simulator.updates_per_epoch
-        number, before = session.begun.get("round", (epoch * rounds, 0))
-        metrics: dict[str, float] = {}
-        while number < (epoch + 1) * rounds:
-            session.within["round"] = functools.partial(list, (number, before))
-            attempted, metrics = self.round(number, before)
-            number, before = number + 1, before + attempted
-            session.begun = {}
+        # 1. Interaction and 2. GRPO, one batch of tasks at a time, so that updates stay on-policy.
+        items = self.mixture.draw(epoch, batch)
+        interaction = self.agent_trainer.step(epoch, items)
+
+        # 1. p̂ and R_env of each task, then 2. filter, weights and RWR on the simulator.
+        self.objective.assign(batch)
+        update = self.simulator_trainer.step(epoch, batch)
+
+        # 3. Aggregation into D_train and D_env, and statistics for the next epoch.
+        self.aggregate(epoch, batch, items, interaction)
+        metrics = generation_metrics(batch.generations, self.benchmark, curriculum.alpha, curriculum.k_min)
+        metrics |= interaction.metrics | update
         if epoch == 0 and processes.is_writer() and (why := nothing_to_learn(metrics)):
             logging.warning("epoch 1: %s.  More in docs/running.md, When it does not work", why)
         metrics |= self.held_out.after(epoch)
         spent = {"rollouts/total": session.rollouts, "tokens/total": session.tokens}
         session.finish(epoch, metrics | spent)
 
-    def round(self, number: int, before: int) -> tuple[int, dict[str, float]]:
-        """One round: the simulator's tasks, the agent's attempts and the update of the simulator.
-
-        The epoch's last round also trains the agent.
-
-        before: tasks that the epoch's earlier rounds have attempted.
-        Returns the number of tasks that the agent has attempted, and the round's metrics.
-        """
-        # 1. Generation: n variations of each seed, conditioned on the agent's success so far.
-        session, rounds = self.session, self.config.simulator.updates_per_epoch
-        epoch, last = number // rounds, (number + 1) % rounds == 0
-        if session.begun:
-            batch = self.source.resume(number, session.begun["tasks"])
-        else:
-            batch = self.source.tasks(number)
-            if last:
-                self.held_out.reroll(epoch, batch.accepted)
-        session.within["tasks"] = batch.state
-
-        # 1. Interaction and 2. GRPO, one batch of tasks at a time, so that updates stay on-policy.
-        items = self.mixture.draw(epoch, batch) if last else [Item(g.task, g) for g in batch.accepted]
-        interaction = self.agent_trainer.step(number, items, before)
-
-        # 1. p̂ and R_env of each task, then 2. filter, weights and RWR on the simulator.
-        self.objective.assign(batch)
-        update = self.simulator_trainer.step(number, batch)
-
-        # 3. Aggregation into D_train and D_env, and statistics for the next round.
-        self.aggregate(number, batch, items, interaction)
-        curriculum = self.config.curriculum
-        metrics = generation_metrics(batch.generations, self.benchmark, curriculum.alpha, curriculum.k_min)
-        return len(items), metrics | interaction.metrics | update
-
     def aggregate(
-        self, number: int, batch: TaskBatch, items: Sequence[Item], interaction: Interaction
+        self, epoch: int, batch: TaskBatch, items: Sequence[Item], interaction: Interaction
     ) -> None:
-        """Writes a round's generations, D_env and samples; updates source and mixture."""
+        """Writes an epoch's generations, D_env and samples; updates source and mixture."""
         session, files, traces = self.session, self.session.files, interaction.traces
-        epoch, place = divmod(number, self.config.simulator.updates_per_epoch)
-        records = [g.record(epoch + 1, self.benchmark, number + 1) for g in batch.generations]
+        records = [g.record(epoch + 1, self.benchmark) for g in batch.generations]
         files.tasks.append(records)
         files.d_env.append(self.source.d_env(epoch, batch))
         self.source.record(batch, items)
-        if place + 1 < self.config.simulator.updates_per_epoch:
-            return
         tasks = {item.task.id: item.task for item in items}
         session.sample("generations", records, generation_row)
         session.sample("answers", traces, lambda t: answer_row(t["epoch"], tasks[t["task_id"]], t))

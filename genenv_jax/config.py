@@ -122,11 +122,6 @@ def validate(config: ConfigDict) -> Config:
             f"config.warm_start.roles = {checked.warm_start.roles!r}: expected 'both', since a model that is "
             "made here knows neither role"
         )
-    if (rounds := checked.simulator.updates_per_epoch) > 1 and not checked.trains_simulator:
-        raise ValueError(
-            f"config.simulator.updates_per_epoch = {rounds}: expected 1 where the simulator is not trained "
-            "(config.simulator.train, config.tasks.source)"
-        )
     return checked
 
 

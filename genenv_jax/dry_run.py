@@ -66,7 +66,7 @@ def overview(config: Config, run: Coevolution) -> dict[str, str]:
 
 
 def _epochs(config: Config, run: Coevolution) -> str:
-    group, most = config.agent.group_size, _attempted(config, run)
+    group, most = config.agent.group_size, run.mixture.most
     done, rollouts = run.session.finished, most * group
     text = (
         f"{config.epochs} epochs of up to {most:,} tasks × {group} rollouts: "
@@ -77,11 +77,6 @@ def _epochs(config: Config, run: Coevolution) -> str:
     if run.session.ended and done:
         return f"finished after epoch {done}; with a larger config.epochs it continues"
     return text + (f"; continues after epoch {done}" if done else "")
-
-
-def _attempted(config: Config, run: Coevolution) -> int:
-    """Maximum tasks that the agent attempts in an epoch."""
-    return run.mixture.most + (config.simulator.updates_per_epoch - 1) * run.mixture.asked
 
 
 def _evaluations(config: Config, run: Coevolution) -> str:
@@ -97,14 +92,14 @@ def _evaluations(config: Config, run: Coevolution) -> str:
 def _costs(config: Config, run: Coevolution, here: bool) -> dict[str, str]:
     """Title to text: upper bounds on optimiser steps and tokens, and if `here`, the time that these take."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
-    asked, learns, rounds = run.mixture.asked, config.trains_simulator, s.updates_per_epoch
+    asked, learns = run.mixture.asked, config.trains_simulator
     agent_steps = -(-most // c.minibatch_size) * c.update_epochs
-    simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * learns * rounds
+    simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * learns
     attempt = limits.agent_prompt + c.group_size * (limits.agent_episode or limits.agent_response)
     written = asked // s.variations * limits.simulator_prompt + asked * limits.simulator_response
     again = recomputes(config.model.dtype)
-    tokens = attempt * (_attempted(config, run) + most * (1 + again + 3 * c.update_epochs))
-    tokens += rounds * written * (2 + learns * (again + 3 * s.update_epochs))
+    tokens = attempt * most * (2 + again + 3 * c.update_epochs)
+    tokens += written * (2 + learns * (again + 3 * s.update_epochs))
     warm = config.warm_start
     return {
         "warm start": f"{warm.steps} steps of {warm.batch_size} completions, then kept for later runs"

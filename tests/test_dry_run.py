@@ -24,7 +24,7 @@ def checked(cache, **overrides):
 
 def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     """The numbers of tasks, rollouts, evaluations, steps and tokens are upper bounds."""
-    config = checked(cache, **{"evaluation.every": 2, "epochs": 3, "simulator.updates_per_epoch": 2})
+    config = checked(cache, **{"evaluation.every": 2, "epochs": 3})
     said = dry_run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     run = Coevolution(config, tmp_path / "run")

@@ -12,7 +12,6 @@ from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.players import learner, player
 from genenv_jax.rl import rwr
 from genenv_jax.sampling.engine import Engine
-from genenv_jax.trainers.agent import AgentTrainer
 from tests.runs import (
     EPISODES,
     OFTEN,
@@ -33,10 +32,6 @@ OPTIONS = {
     "hindsight": {
         "simulator.method": "hindsight", "simulator.mixture": 0.25, "simulator.variations": 4,
         "simulator.coverage": 0.5,
-    },
-    "several rounds": {
-        "simulator.updates_per_epoch": 2, "simulator.method": "hindsight", "curriculum.growth.share": 0.5,
-        "verification.pool_epochs": 1, "evaluation.reroll": 4,
     },
     "tasks of all kinds": {
         "agent.base_share": 0.2, "curriculum.growth.share": 0.5, "evaluation.reroll": 4,
@@ -182,57 +177,15 @@ def test_all_rollouts_are_counted(cache, tmp_path):
     assert len(set(totals.values())) == 1
 
 
-def test_an_epochs_last_round_alone_trains_the_agent(cache, tmp_path, monkeypatch):
-    """All rounds write fresh tasks, attempt them and train the simulator, and their rollouts count."""
-    steps, update, attempt = [], Coevolution.round, AgentTrainer.update
-
-    def noting(experiment, number, before):
-        start = int(experiment.simulator.state.step)
-        attempted, metrics = update(experiment, number, before)
-        steps.append((number, before, attempted, int(experiment.simulator.state.step) - start))
-        return attempted, metrics
-
-    def training(trainer, *args):
-        steps.append("agent")
-        return attempt(trainer, *args)
-
-    monkeypatch.setattr(Coevolution, "round", noting)
-    monkeypatch.setattr(AgentTrainer, "update", training)
-    options = {"simulator.updates_per_epoch": 3, "agent.batch_size": 64, "checkpoint.every": 2}
-    experiment = run(cache, tmp_path, epochs=2, **options)
-    rounds = [step for step in steps if step != "agent"]
-    assert [steps.index(step) - i for i, step in enumerate(rounds)] == [0, 0, 1, 1, 1, 2]
-    assert [number for number, *_ in rounds] == list(range(6)) and all(step[-1] for step in rounds)
-    first, second = rounds[0][2], rounds[1][2]
-    assert [before for _, before, *_ in rounds[:4]] == [0, first, first + second, 0]
-    attempted = np.cumsum([count for _, _, count, _ in rounds])
-    group = experiment.config.agent.group_size
-    assert [line["rollouts/total"] for line in lines(tmp_path)[1:]] == list(group * attempted[2::3])
-    tasks = lines(tmp_path, "tasks.jsonl")
-    assert len({task["id"] for task in tasks}) == len(tasks) == 6 * 4 * 4
-    assert [task["epoch"] for task in tasks] == [1] * 48 + [2] * 48
-    assert all(task["id"] == (task["task"] or task)["id"] for task in tasks)
-    of_rounds = [sum(task["attempts"] > 0 for task in tasks[16 * i : 16 * i + 16]) for i in range(6)]
-    assert of_rounds[:2] == [first, second] and min(of_rounds) > 0
-    # D_train has only what the agent was trained on; D_env has what the simulator learnt from.
-    trained = {task["id"] for task in tasks[32:48] + tasks[80:]}
-    fresh = {line["task_id"] for line in lines(tmp_path, "d_train.jsonl") if line["origin"] == "generated"}
-    assert fresh and fresh <= trained
-    assert {line["task_id"] for line in lines(tmp_path, "d_env.jsonl")} - trained
-
-
 @pytest.mark.parametrize(
-    ("method", "mixture", "rounds"),
-    [("rwr", 0.5, 1)]
+    ("method", "mixture"),
+    [("rwr", 0.5)]
     + [
         pytest.param(*c, marks=pytest.mark.slow)
-        for c in (
-            *(("rwr", 0.0, 2), ("grpo", 0.0, 2), ("grpo", 0.5, 1)),
-            *(("hindsight", 0.0, 1), ("hindsight", 0.5, 2)),
-        )
+        for c in (("rwr", 0.0), ("grpo", 0.0), ("grpo", 0.5), ("hindsight", 0.0), ("hindsight", 0.5))
     ],
 )
-def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture, rounds):
+def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture):
     """Tokens of every program run count: once if sampled or scored, three times in a training step.
 
     A regression step of the simulator also measures the KL.  Padding and held-out tasks do not count.
@@ -274,7 +227,7 @@ def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture, r
     for name in ("make_rwr_step", "make_grpo_step"):
         monkeypatch.setattr(learner, name, stepped(getattr(learner, name)))
     overrides = {"simulator.method": method, "simulator.mixture": mixture, "evaluation.every": 0}
-    sizes = {"minibatch_size": 4, "update_epochs": 2, "updates_per_epoch": rounds}
+    sizes = {"minibatch_size": 4, "update_epochs": 2}
     options = {f"simulator.{name}": size for name, size in sizes.items()}
     run(cache, tmp_path, epochs=1, compile_ahead=False, **overrides | options)
     assert any(g["weight"] for g in lines(tmp_path, "tasks.jsonl"))

@@ -1,7 +1,6 @@
 """Mid-epoch checkpoints: a killed run continues after the last batch of the agent that one covers, to the
 bytes of a run that was never killed and wrote none."""
 
-import itertools
 import json
 import math
 import os
@@ -56,17 +55,6 @@ def test_it_goes_on_after_the_last_batch(cache, tmp_path, unbroken, monkeypatch,
     assert steps[0] == begun[-1] and len(begun) + len(steps) == 1 + sum(batches(unbroken[1]))
     assert compiled.programs == [0, 0][begun[-1][0] :]
     assert_same(resumed, tmp_path, unbroken)
-
-
-def test_it_goes_on_in_any_round(cache, tmp_path):
-    """Each run is killed in its second batch."""
-    settings = {"epochs": 1, "agent.batch_size": 6, "simulator.updates_per_epoch": 3}
-    unbroken = run(cache, tmp_path / "whole", **settings), tmp_path / "whole"
-    batches = struck(cache, tmp_path / "count", None, kill, **settings)
-    assert {number for number, _ in batches} == {0, 1, 2}
-    for before, place in itertools.pairwise(batches):
-        assert struck(cache, tmp_path / "parts", place, kill, **settings, **OFTEN) == [before, place]
-    assert_same(run(cache, tmp_path / "parts", **settings), tmp_path / "parts", unbroken)
 
 
 def test_what_the_simulator_is_asked_for_survives(cache, tmp_path, monkeypatch):

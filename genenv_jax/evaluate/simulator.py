@@ -64,6 +64,6 @@ def evaluate_simulator(
     curriculum = config.curriculum
     metrics = generation_metrics(batch.generations, benchmark, curriculum.alpha, curriculum.k_min)
     metrics = {name: float(value) for name, value in metrics.items()}
-    write_jsonl(out / "tasks.jsonl", (g.record(1, benchmark, 1) for g in batch.generations))
+    write_jsonl(out / "tasks.jsonl", (g.record(1, benchmark) for g in batch.generations))
     write_json(out / "metrics.json", metrics, sort_keys=True)
     return {name: {"value": value} for name, value in metrics.items()}

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 # The simulator writes all tasks, and a record's weight depends on its reward alone, not its skills.
 _REWARD_ALONE = {"simulator.mixture": 0.0, "simulator.coverage": 0.0}
 # It stays the initial simulator.
-_FROZEN = {"simulator.train": False, "simulator.mixture": 0.0, "simulator.updates_per_epoch": 1}
+_FROZEN = {"simulator.train": False, "simulator.mixture": 0.0}
 
 ARMS: dict[str, dict[str, object]] = {
     # GenEnv as configured: the simulator learns by reward-weighted regression on R_env.

@@ -23,8 +23,6 @@ class SimulatorConfig(PlayerConfig):
       train: whether the simulator is trained; otherwise it stays the initial simulator.
       variations: generations per seed and epoch (n).
       temperature: sampling temperature; at 1, small models write nonsense.  Log-probs are those at 1.
-      updates_per_epoch: rounds per epoch, each with fresh tasks, the agent's attempts and a simulator update;
-        the last also updates the agent.  Metrics are the last round's.
       rwr_temperature: λ in exp(λ R_env).
       success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2) or over each "task".
       method: "rwr", the paper's; "grpo": policy gradient; the advantage is R_env minus the seed's mean;
@@ -44,7 +42,6 @@ class SimulatorConfig(PlayerConfig):
     learning_rate: float = within(5e-7, 0)
     variations: int = within(4, 1, 2**12)
     temperature: float = within(1.0, 0.01, 100)
-    updates_per_epoch: int = within(1, 1, 1000)
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task")
     method: str = choice("rwr", "grpo", "hindsight")

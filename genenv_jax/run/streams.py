@@ -16,8 +16,6 @@ from genenv_jax.typing import PRNGKey
 class Stream(enum.Enum):
     """What is drawn, with the names of the ids that distinguish its streams.
 
-    Rounds are numbered over the run; an epoch is one round unless `simulator.updates_per_epoch` is larger.
-
     Never reuse a number for another name: it would repeat the same draws.
     """
 
@@ -25,7 +23,7 @@ class Stream(enum.Enum):
     SEEDS = 0, ("lap",)  # order of the seed tasks in a lap
     FIXED_TASKS = 1, ("lap",)  # order in a lap of tasks that were written once
     MIXTURE = 2, ("epoch",)  # base and replayed tasks, and the order of an epoch's tasks
-    RECORDS = 3, ("round",)  # order of the simulator's records in its update
+    RECORDS = 3, ("epoch",)  # order of the simulator's records in its update
     REROLLED = 4, ("epoch",)  # tasks to roll out a second time
     GENERATOR = 5, ()  # tasks of the benchmark's own generator
     ORACLE = 6, ("epoch",)
@@ -33,12 +31,12 @@ class Stream(enum.Enum):
     TEACHER_ANSWER = 8, ("request",)
     DEMONSTRATIONS = 9, ()  # of the warm start
     PASSES = 10, ()  # order of a given model's warm start
-    GROWTH = 11, ("round",)  # tasks of earlier epochs to vary
-    ASKED = 12, ("round",)  # success rates or difficulties that the simulator is asked for
+    GROWTH = 11, ("epoch",)  # tasks of earlier epochs to vary
+    ASKED = 12, ("epoch",)  # success rates or difficulties that the simulator is asked for
     # On the devices.
-    GENERATE = 16, ("round",)
-    GENERATE_STATIC = 17, ("round",)
-    INTERACT = 18, ("round", "first task")
+    GENERATE = 16, ("epoch",)
+    GENERATE_STATIC = 17, ("round",)  # over the seeds
+    INTERACT = 18, ("epoch", "first task")
     REROLL = 19, ("epoch",)
     EVALUATE = 20, ()  # the same at every evaluation, so that curves are comparable
     ADAPTERS = 21, ("player",)

@@ -73,15 +73,12 @@ class Generation:
         asked = self.seed_statistics.difficulty
         return asked is None or asked == benchmark.difficulty(self.task)
 
-    def record(self, epoch: int, benchmark: Benchmark, number: int) -> dict[str, Any]:
-        """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference.
-
-        number: its round, counted from 1 across epochs.
-        """
+    def record(self, epoch: int, benchmark: Benchmark) -> dict[str, Any]:
+        """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference."""
         attempted = self.attempts > 0
         return {
             "epoch": epoch,
-            "id": f"generated-{number}-{self.row}-{self.column}",
+            "id": f"generated-{epoch}-{self.row}-{self.column}",
             "seed_id": self.seed.id,
             "context_success_rate": self.seed_statistics.success_rate,
             "context_success_at": self.seed_statistics.at if self.seed_statistics.attempts else None,

@@ -66,8 +66,6 @@ class TasksConfig(Settings):
 class TaskSource:
     """Provides each epoch's tasks, and records how the agent fared on them.
 
-    Where an epoch has several rounds (`simulator.updates_per_epoch`), each is an epoch here.
-
     The defaults suit sources whose tasks are not written by the simulator, which then learns nothing.
     """
 

@@ -84,38 +84,29 @@ class Interaction:
 
 
 class AgentTrainer:
-    """Rolls the agent out on one batch of tasks at a time and trains on it, so updates stay on-policy.
+    """Rolls the agent out on one batch of tasks at a time and trains on it, so updates stay on-policy."""
 
-    rounds: per epoch; the agent attempts tasks in all, and is trained in the last one.
-    """
-
-    def __init__(self, agent: Agent, benchmark: Benchmark, scorer: Scorer, session: Session, rounds: int = 1):
-        self._agent, self._benchmark, self._scorer = agent, benchmark, scorer
-        self._session, self._rounds = session, rounds
+    def __init__(self, agent: Agent, benchmark: Benchmark, scorer: Scorer, session: Session):
+        self._agent, self._benchmark, self._scorer, self._session = agent, benchmark, scorer, session
         self._grpo = GRPO(agent, agent.config, session)
 
-    def step(self, number: int, items: Sequence[Item], before: int = 0) -> Interaction:
+    def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
         """Attempts every task `group_size` times; updates the agent after each full batch of groups.
 
         Fills in the attempts of the items' generations, and writes D_train.  Continues after the batches that
-        a mid-epoch checkpoint has.  Rounds before an epoch's last one neither update nor write.
-
-        Args:
-          number: the round, counted from 0 across epochs.
-          before: tasks that the epoch's earlier rounds have attempted.
+        a mid-epoch checkpoint has.
         """
         c, session = self._agent.config, self._session
-        result = self._begun(number // self._rounds, items)
+        result = self._begun(epoch, items)
         done = len(result.outcomes)
         session.within["agent"] = result.state
         total = (len(items) - done) * c.group_size
-        name = "interact and update agent" if self._learns(number) else "interact"
-        with session.phase(name, total, "rollouts") as display:
+        with session.phase("interact and update agent", total, "rollouts") as display:
             for start in range(done, len(items), c.batch_size):
                 part = items[start : start + c.batch_size]
-                with session.batch(before + start + len(part)):
+                with session.batch(start + len(part)):
                     last = start + len(part) == len(items)
-                    self._play(number, start, part, last, result, display.advance)
+                    self._play(epoch, start, part, last, result, display.advance)
         if items:
             result.metrics = {
                 "agent/tasks": len(items),
@@ -124,9 +115,6 @@ class AgentTrainer:
                 **{f"agent/{name}": value for name, value in result.means.compute().items()},
             }
         return result
-
-    def _learns(self, number: int) -> bool:
-        return (number + 1) % self._rounds == 0
 
     def _begun(self, epoch: int, items: Sequence[Item]) -> Interaction:
         """The interaction that a mid-epoch checkpoint holds; sets the items' attempts."""
@@ -140,7 +128,7 @@ class AgentTrainer:
 
     def _play(
         self,
-        number: int,
+        epoch: int,
         start: int,
         part: Sequence[Item],
         last: bool,
@@ -150,7 +138,7 @@ class AgentTrainer:
         """Attempts the tasks from number `start` on, and updates the agent if the groups fill a batch."""
         c, session = self._agent.config, self._session
         with session.measure("interact"):
-            policy = self._agent.policy(session.key(Stream.INTERACT, number, start))
+            policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
             attempts, rollouts = self._attempt([item.task for item in part], policy, advance)
         session.tokens += rollouts.token_count
         reward = result.groups.add(attempts, rollouts)
@@ -159,9 +147,7 @@ class AgentTrainer:
         for item, prompt, lengths, of in zip(
             part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
         ):
-            _record(result, number // self._rounds, item, len(prompt), lengths, of)
-        if not self._learns(number):
-            return
+            _record(result, epoch, item, len(prompt), lengths, of)
         session.files.d_train.append(result.traces[before:])
         rows = np.arange(len(reward))
         if c.groups == "informative":

@@ -107,4 +107,4 @@ def test_lengths_are_of_what_the_agent_wrote():
     result, item = Interaction(), Item(task, generation)
     _record(result, 0, item, 2, rollouts.num_generated[0], attempts)
     assert (item.attempts, item.successes) == (1, 1)
-    assert generation.attempts == 1 and generation.record(1, toy, 1)["response_length_mean"] == 4
+    assert generation.attempts == 1 and generation.record(1, toy)["response_length_mean"] == 4
