@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from genenv_jax.models.attention_cudnn import check_cudnn_dtype, cudnn_attention
+from genenv_jax.models.attention_cudnn import cudnn_attention
 from genenv_jax.models.attention_sharding import Kernel, SharedPast, run_per_device
 from genenv_jax.models.attention_splash import splash_attention
 from genenv_jax.models.platform import target_platform
@@ -42,16 +42,6 @@ class SlidingWindow(NamedTuple):
     places: tuple[Array, ...] = ()
 
 
-def check_attention(implementation: str, dtype: str) -> None:
-    """Raises ValueError for an unknown kernel, or one that does not support this activation dtype."""
-    if implementation not in ("xla", *_KERNELS):
-        raise ValueError(
-            f"attention = {implementation!r} is not supported; expected one of {sorted(['xla', *_KERNELS])}"
-        )
-    if implementation == "cudnn":
-        check_cudnn_dtype(dtype)
-
-
 def causal_attention(
     q: Array,
     k: Array,
@@ -65,33 +55,31 @@ def causal_attention(
     Args:
       q: (b, g, t, n, h).
       k, v: (b, g, t, k, h), of the same tokens.
-      past: earlier segments, as in `attend`.  The kernels take only segments that the group shares and
-        that are masked by key; others use the plain path.
+      past: earlier segments, as in `attend`.  The kernels take at most one, which the group shares and which
+        is masked by key; others use the plain path.
       implementation: "xla", "splash" or "cudnn".
       window: None: a query sees all tokens before it.  The masks of `past` already apply it.  "cudnn"
         does not support windows and takes the plain path.
     Returns:
       (b, g, t, n, h).
     Raises:
-      ValueError: the kernel is unknown, or does not run on the platform of the current mesh (without
-        one, of the default backend).
+      ValueError: the kernel does not run on the platform of the current mesh (without one, of the default
+        backend).
     """
     by_key, size = past, None
     if window is not None:
         by_key = [(*segment[:2], at) for segment, at in zip(past, window.places, strict=True)]
         size = jnp.where(window.local, window.size, q.shape[2])
         implementation = "xla" if implementation == "cudnn" else implementation
-    shared = all(keys.shape[1] == 1 and of.shape[1:3] == (1, 1) for keys, _, of in by_key)
+    shared = len(past) < 2 and all(keys.shape[1] == 1 and of.shape[1:3] == (1, 1) for keys, _, of in by_key)
     if implementation == "xla" or q.shape[2] == 1 or not shared:
         return _plain_attention(q, k, v, past, size)
-    if implementation not in _KERNELS:
-        check_attention(implementation, q.dtype.name)
     kernel = _KERNELS[implementation](target_platform())
-    joined = _join(by_key, q.shape[0])
+    prompt = _shared_past(*by_key[0]) if by_key else None
     if window is not None:
         kernel = functools.partial(kernel, window=window.size, local=window.local)
-        joined = joined and _in_order(joined)
-    return run_per_device(kernel, q, k, v, joined)
+        prompt = prompt and _in_order(prompt)
+    return run_per_device(kernel, q, k, v, prompt)
 
 
 def _splash_kernel(platform: str) -> Kernel:
@@ -115,13 +103,9 @@ def _cudnn_kernel(platform: str) -> Kernel:
 _KERNELS = {"cudnn": _cudnn_kernel, "splash": _splash_kernel}
 
 
-def _join(past: list[Segment], b: int) -> SharedPast | None:
-    """Concatenates the segments that the group shares."""
-    if not past:
-        return None
-    k, v = (jnp.concatenate([segment[i][:, 0] for segment in past], axis=1) for i in (0, 1))
-    valid = [jnp.broadcast_to(mask[:, 0, 0], (b, keys.shape[2])) for keys, _, mask in past]
-    return SharedPast(k, v, jnp.concatenate(valid, axis=1))
+def _shared_past(k: Array, v: Array, mask: Array) -> SharedPast:
+    """A segment that the group shares."""
+    return SharedPast(k[:, 0], v[:, 0], jnp.broadcast_to(mask[:, 0, 0], (k.shape[0], k.shape[2])))
 
 
 def _in_order(past: SharedPast) -> SharedPast:

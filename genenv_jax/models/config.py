@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from genenv_jax.models.attention import check_attention
+from genenv_jax.models.attention_cudnn import check_cudnn_dtype
 from genenv_jax.models.lora import LoraConfig
 from genenv_jax.models.rope import FULL, SLIDING, RopeScaling, read_local_theta, read_rope
 
@@ -83,7 +83,8 @@ class TransformerConfig:
     lora: LoraConfig | None = None
 
     def __post_init__(self):
-        check_attention(self.attention, self.dtype)
+        if self.attention == "cudnn":
+            check_cudnn_dtype(self.dtype)
         if self.matmul_dtype not in ("", self.dtype) and self.dtype != "float32":
             raise ValueError(
                 f"matmul_dtype = {self.matmul_dtype!r} with dtype = {self.dtype!r}: expected '', or dtype "
@@ -94,8 +95,6 @@ class TransformerConfig:
                 f"num_attention_heads = {self.num_heads} must be a multiple of "
                 f"num_key_value_heads = {self.num_kv_heads}"
             )
-        if self.window and len(self.window.layers) != self.num_layers:
-            raise ValueError(f"window.layers: expected {self.num_layers}, got {len(self.window.layers)}")
         if self.head_dim % 2:
             raise ValueError(f"head_dim = {self.head_dim} must be even for rotary embeddings")
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from genenv_jax.models import attention
-from genenv_jax.models.attention import SlidingWindow, attend, causal_attention, check_attention
-from tests.models.attention_cases import assert_equal_with_gradients, make_inputs, make_past
+from genenv_jax.models.attention import SlidingWindow, attend, causal_attention
+from genenv_jax.models.config import TransformerConfig
+from tests import tiny
+from tests.models.attention_cases import assert_equal_with_gradients, make_inputs
 
 
 def single_shot(q, k, v, past):
@@ -67,7 +69,7 @@ def test_long_prompts_never_hold_all_scores():
 
 
 @pytest.mark.parametrize("implementation", ["splash", "cudnn"])
-def test_decoding_and_unshared_segments_take_the_plain_path(implementation):
+def test_decoding_and_other_segments_than_a_shared_one_take_the_plain_path(implementation):
     def same_program(q, k, v, past, window=None):
         attend = functools.partial(causal_attention, window=window)
         got, want = (
@@ -80,7 +82,8 @@ def test_decoding_and_unshared_segments_take_the_plain_path(implementation):
     q, k, v, past = make_inputs(g=3, t=4, s=4)
     of_rows = [(k, v, jnp.ones((1, 1, 1, 4), bool))]
     by_query = [(*past[0][:2], jnp.ones((1, 1, 4, 4), bool))]
-    assert same_program(q, k, v, of_rows) and same_program(q, k, v, by_query)
+    for segments in (of_rows, by_query, [*past, *past]):
+        assert same_program(q, k, v, segments)
     window = SlidingWindow(True, 2, (jnp.arange(4)[None, None, None],))
     assert same_program(q, k, v, of_rows, window)
     assert same_program(q, k, v, past, window) == (implementation == "cudnn")
@@ -88,14 +91,10 @@ def test_decoding_and_unshared_segments_take_the_plain_path(implementation):
 
 def test_kernels_that_are_not_there():
     q, k, v, past = make_inputs(g=1, t=4, s=0)
-    with pytest.raises(ValueError, match="attention = 'flash' is not supported.*'cudnn', 'splash'"):
-        causal_attention(q, k, v, past, "flash")
-    with pytest.raises(ValueError, match="'flash' is not supported"):
-        check_attention("flash", "bfloat16")
     with pytest.raises(ValueError, match="NVIDIA GPUs, and this program is for 'cpu'"):
         causal_attention(q, k, v, past, "cudnn")
     with pytest.raises(ValueError, match="bfloat16 or float16, but dtype = 'float32'"):
-        check_attention("cudnn", "float32")
+        TransformerConfig.from_huggingface(tiny.config_dict(), attention="cudnn")
     # A program for another machine is refused by that machine's name.
     device = jax.sharding.AbstractDevice("a card", 1, "gpu")
     mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=device)
@@ -104,13 +103,4 @@ def test_kernels_that_are_not_there():
         pytest.raises(ValueError, match="runs on TPUs, and this program is for 'gpu'"),
     ):
         causal_attention(q, k, v, past, "splash")
-    for implementation in ("xla", "splash", "cudnn"):
-        check_attention(implementation, "bfloat16")
-
-
-def test_several_shared_segments_are_one_past():
-    first, second = make_past(s=5, seed=1), make_past(s=3, seed=2)
-    joined = attention._join([first, second], 2)
-    parts = [(k[:, 0], v[:, 0], mask[:, 0, 0]) for k, v, mask in (first, second)]
-    for got, *both in zip((joined.k, joined.v, joined.valid), *parts, strict=True):
-        np.testing.assert_array_equal(got, np.concatenate(both, axis=1))
+    TransformerConfig.from_huggingface(tiny.config_dict(), attention="cudnn", dtype="bfloat16")

@@ -33,7 +33,7 @@ def cudnn_without_gpu(monkeypatch):
     kernel = functools.partial(cudnn_attention, implementation="xla")
     monkeypatch.setitem(attention._KERNELS, "cudnn", lambda platform: kernel)
     # float32 shows smaller errors than cuDNN's own types.
-    monkeypatch.setattr(attention, "check_cudnn_dtype", lambda dtype: None)
+    monkeypatch.setattr("genenv_jax.models.config.check_cudnn_dtype", lambda dtype: None)
 
 
 def batch():
