@@ -66,14 +66,9 @@ def split(params: Params) -> tuple[Params, Params]:
 
 
 def join(frozen: Params, trained: Params) -> Params:
-    """Joins the leaves of two trees, without copies; the inverse of `split`.
-
-    Raises ValueError if both have a leaf at the same path.
-    """
-    first, second = traverse_util.flatten_dict(frozen), traverse_util.flatten_dict(trained)
-    if both := first.keys() & second.keys():
-        raise ValueError(f"{'/'.join(min(both))} is in both trees")
-    return traverse_util.unflatten_dict(first | second)
+    """Joins the leaves of two trees, without copies; the inverse of `split`."""
+    flat = traverse_util.flatten_dict(frozen) | traverse_util.flatten_dict(trained)
+    return traverse_util.unflatten_dict(flat)
 
 
 @jax.jit

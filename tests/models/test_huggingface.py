@@ -200,12 +200,6 @@ def test_too_few_layers_in_the_configuration(model):
         huggingface.load_params(model, shallow)
 
 
-def test_shardings_of_another_model(model):
-    shardings = {"embedding": jax.sharding.SingleDeviceSharding(jax.devices()[0])}
-    with pytest.raises(ValueError, match="shardings do not fit the parameters: layers/.* and 10 more"):
-        load(model, shardings=shardings)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("max_shard_bytes", [10**9, 20_000])
 def test_round_trip_is_exact(tmp_path, monkeypatch, dtype, max_shard_bytes):
@@ -309,12 +303,8 @@ def test_a_signal_does_not_cut_a_replacement_in_two(tmp_path, monkeypatch, name)
     assert [p.name for p in path.iterdir()] == ["new"]
 
 
-def test_parameters_that_do_not_fit(tmp_path, model):
+def test_parameters_that_are_not_finite_are_not_written(tmp_path, model):
     params, config = load(model), huggingface.read_config(model)
-    with pytest.raises(ValueError, match=r"embedding has shape \(320, 32\), expected \(321, 32\)"):
-        huggingface.save_model(tmp_path / "out", params, config | {"vocab_size": 321})
-    with pytest.raises(ValueError, match=r"lm_head/kernel has shape \(32, 320\), expected None"):
-        huggingface.save_model(tmp_path / "out", params, config | {"tie_word_embeddings": True})
     params["norm"]["scale"] = params["norm"]["scale"].at[3].set(jnp.nan)
     with pytest.raises(ValueError, match=r"model\.norm\.weight holds NaN or infinity"):
         huggingface.save_model(tmp_path / "out", params, config)

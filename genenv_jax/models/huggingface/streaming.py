@@ -36,7 +36,8 @@ def fill(
     Args:
       read: returns the part of the array at an index of bounded slices, in any float dtype.
       shape, dtype: of the array.
-      sharding: where the array lives; None: on the default device, uncommitted.
+      sharding: where the array lives, partly on devices of this process; None: on the default device,
+        uncommitted.
       stacked: axis 0 is the layer; a block of a large array holds one layer.
       row_axis: the axis along which a layer is cut into blocks.
     """
@@ -45,8 +46,6 @@ def fill(
             blocks = _blocks(shape, dtype, 1, stacked, row_axis)
             return _fill_shards(read, shape, dtype, [(0,) * len(shape)], None, blocks)
     indices = sharding.addressable_devices_indices_map(shape)
-    if not indices:  # this process has none of the devices
-        return jax.make_array_from_single_device_arrays(shape, sharding, [], dtype=dtype)
     starts = [tuple(s.indices(n)[0] for s, n in zip(index, shape, strict=True)) for index in indices.values()]
     shard = sharding.shard_shape(shape)
     blocks = _blocks(shard, dtype, len(set(starts)), stacked, row_axis)
@@ -55,11 +54,7 @@ def fill(
     with jax.set_mesh(mesh):
         local = _fill_shards(read, shard, dtype, starts, mesh, blocks)
     pieces = {piece.device: piece.data for piece in local.addressable_shards}
-    memory = mesh.devices[0].default_memory().kind
-    elsewhere = sharding.memory_kind not in (None, memory)
-    home = sharding.with_memory_kind(memory) if elsewhere else sharding
-    out = jax.make_array_from_single_device_arrays(shape, home, [pieces[d] for d in indices])
-    return jax.device_put(out, sharding) if elsewhere else out
+    return jax.make_array_from_single_device_arrays(shape, sharding, [pieces[d] for d in indices])
 
 
 def _blocks(

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 from genenv_jax.models.config import TransformerConfig, with_defaults
 from genenv_jax.models.huggingface.atomic import atomic_directory
 from genenv_jax.models.huggingface.directory import GENERATION, INDEX, TOKENIZER, WEIGHTS, tokenizer_files
-from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
+from genenv_jax.models.huggingface.layouts import LAYOUTS
 from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
 from genenv_jax.models.rope import spell_rope
@@ -52,8 +52,7 @@ def save_model(
       tokenizer: a transformers tokenizer to save with the weights; or a model directory, whose tokenizer
         files are copied unchanged, because older versions of transformers, and servers that pin them, may
         not read files that a newer version saved.  None: no tokenizer.
-      generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
-        `hf_config`, then to the tokenizer's.
+      generation_config: contents of generation_config.json; None: the "eos_token_id" of `hf_config`.
       lora: `params` also hold these adapters, which are merged, and written, in float32, layer by layer.
       notes: more files to write, by name: a text, or an object to write as JSON.
     Returns:
@@ -61,11 +60,10 @@ def save_model(
     Raises:
       FileExistsError: `path` holds something else.
       FileNotFoundError: `tokenizer` is a directory without a tokenizer.json.
-      ValueError: the parameters do not fit `hf_config`, or hold NaN or infinity.
+      ValueError: the parameters hold NaN or infinity.
     """
     path = pathlib.Path(path)
     config = TransformerConfig.from_huggingface(hf_config)
-    shapes = flat_shapes(config)
     base, trained = split(params) if lora else (params, {})
     flat = traverse_util.flatten_dict(base, sep="/")
     pairs = traverse_util.flatten_dict(trained, sep="/")
@@ -74,18 +72,8 @@ def save_model(
         for name, a in pairs.items()
         if name.endswith("lora_a")
     }
-    have = {name: tuple(leaf.shape) for name, leaf in flat.items()}
-    if wrong := sorted(dict(have.items() ^ shapes.items())):
-        name = wrong[0]
-        raise ValueError(
-            f"parameters do not fit the configuration: {name} has shape {have.get(name)}, expected "
-            f"{shapes.get(name)}"
-        )
     dtype = jnp.dtype(jnp.float32 if lora else flat["embedding"].dtype)
-    generation = dict(generation_config or {})
-    if generation.get("eos_token_id") is None:
-        eos = hf_config.get("eos_token_id")
-        generation["eos_token_id"] = getattr(tokenizer, "eos_token_id", None) if eos is None else eos
+    generation = generation_config or {"eos_token_id": hf_config["eos_token_id"]}
     # Published configurations have their authors' path in _name_or_path.
     described = {k: v for k, v in hf_config.items() if k not in ("dtype", "_name_or_path")}
     # transformers before 4.56 knows only the old name; later versions read both.
