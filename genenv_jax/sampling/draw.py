@@ -15,8 +15,8 @@ class SamplingParams:
     """Static options of a sampler; a change to any field recompiles.
 
     Attributes:
-      max_new_tokens: length limit of a completion, including the end token.
-      group_size: samples per prompt (g).
+      max_new_tokens: length limit of a completion, including the end token; at least 1.
+      group_size: samples per prompt (g), at least 1.
       eos_ids: token ids that end a completion; the end token is part of it.
       temperature: 0 means greedy.
     """
@@ -25,12 +25,6 @@ class SamplingParams:
     group_size: int
     eos_ids: tuple[int, ...]
     temperature: float = 1.0
-
-    def __post_init__(self):
-        if self.max_new_tokens < 1 or self.group_size < 1:
-            raise ValueError("max_new_tokens and group_size must be at least 1")
-        if not self.temperature >= 0:
-            raise ValueError("temperature must be at least 0")
 
 
 def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ from genenv_jax.sampling import decoding, parts
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.sampler import OnCompletion, Rollouts, bucket, ignore, pad_rows
 from genenv_jax.settings import Settings, within
-from genenv_jax.typing import Params, PRNGKey, WarmUp
+from genenv_jax.typing import Params, PRNGKey
 
 
 def by_bucket(widths: Sequence[int], batch_size: int, batch_tokens: int) -> list[tuple[int, list[int]]]:
@@ -110,17 +110,13 @@ class Engine:
           on_completion: called for each completion as it finishes, while the device keeps working; the
             order is the same in every process.
           limits: (N, g) integers, a length limit for each sample; None: `max_new_tokens` for all.
-        Raises ValueError for a prompt that is empty or too long for all buckets, or a limit out of range.
+        Raises ValueError for a prompt that is empty or too long for all buckets.
         """
         n, g, most = len(prompts), self.options.group_size, self.options.max_new_tokens
         widths = [bucket(len(p), self.prompt_buckets, f"prompt {i}") for i, p in enumerate(prompts)]
         if not all(prompts):
             raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} is empty")
-        if limits is None:
-            limits = np.full((n, g), most)
-        limits = np.asarray(limits)
-        if limits.shape != (n, g) or (n and not 1 <= limits.min() <= limits.max() <= most):
-            raise ValueError(f"limits: expected shape ({n}, {g}) and values from 1 to {most}")
+        limits = np.full((n, g), most) if limits is None else limits
         work = _Work(Rollouts.empty(prompts, self.options), limits, self.options.eos_ids, on_completion)
         weights = decoding.prepare(params, config=self.config)
         # Prompts of one bucket run together, in their original order.
@@ -128,14 +124,8 @@ class Engine:
             self._run(weights, key, work, rows, width)
         return work.result
 
-    def warm_up(self, params: Callable[[], Params]) -> list[WarmUp]:
-        """Steps that compile every program a call may need, by running it without prompts.
-
-        params: returns the decoder's parameters; called when a step runs.
-        """
-        return [functools.partial(self._warm_up, params, width) for width in self.prompt_buckets]
-
     def _warm_up(self, params: Callable[[], Params], width: int) -> None:
+        """Compiles every program that a call with prompts of this width may need."""
         weights = decoding.prepare(params(), config=self.config)
         g = self.options.group_size
         nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, g)), (), ignore)

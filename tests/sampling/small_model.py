@@ -29,6 +29,14 @@ def make_prompts(count, longest, seed=0):
     return [rng.integers(0, CONFIG.vocab_size, n).tolist() for n in lengths]
 
 
+def same(got, want):
+    """Asserts that two samplers drew the same rollouts, with log-probs up to rounding."""
+    assert got.prompts == want.prompts
+    for name in ("tokens", "lengths", "done", "loss_mask"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
+    np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
+
+
 def make_batch(prompt_lengths, completion_lengths, vocab_size=CONFIG.vocab_size, seed=0):
     """Random prompts (b,) and groups of completions (b, g) of these lengths, padded to the longest."""
     rng, shape = np.random.default_rng(seed), np.shape(completion_lengths)

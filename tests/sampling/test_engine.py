@@ -15,19 +15,15 @@ from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, by_bucket, cache_sizes
+from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.sampling.sampler import Completion, Rollouts, bucket, pad_rows
-from tests.sampling.small_model import CONFIG, make_params, make_prompts
+from tests.sampling.small_model import CONFIG, make_prompts, same
 
 G, C = 2, 5
 OPTIONS = SamplingParams(C, G, (3, 17, 40, 77, 100))
 KEY = jax.random.key(0)
 NARROW = Engine(CONFIG, OPTIONS, 3, (4, 8))
 WIDE = Engine(CONFIG, OPTIONS, 5, (8,))
-
-
-@pytest.fixture(scope="module")
-def params():
-    return make_params()
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +38,6 @@ def prompts():
 @pytest.fixture(scope="module")
 def rollouts(params, prompts):
     return NARROW(params, prompts, KEY)
-
-
-def same(got, want):
-    assert got.prompts == want.prompts
-    for name in ("tokens", "lengths", "done"):
-        np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
-    np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
 
 
 def test_shapes_and_seconds(params, rollouts, prompts):
@@ -82,7 +71,8 @@ def test_every_completion_is_reported_once(params, prompts, rollouts):
 
 def test_a_warm_engine_compiles_nothing(params, prompts):
     """Not even for a bucket or cache size that is used for the first time."""
-    engine = Engine(CONFIG, SamplingParams(65, G, (3,), temperature=0.9), 3, (4, 8), lanes=1, chunk=4)
+    options = SamplingParams(65, G, (3,), temperature=0.9)
+    engine = EpisodeEngine(CONFIG, options, 3, (4, 8), lanes=1, chunk=4)
     programs = decoding.read_prompts, decoding.decode, decoding.resize
     for step in engine.warm_up(lambda: params):
         step()
@@ -199,9 +189,6 @@ def test_refused_prompts(params, monkeypatch):
         NARROW(params, [[1], [2], [3] * 9], KEY)
     with pytest.raises(ValueError, match="prompt 1 is empty"):
         NARROW(params, [[1], [], []], KEY)
-    for limits in ([[1], [2]], [[0, 1], [2, 2]], [[1, 1], [1, C + 1]]):
-        with pytest.raises(ValueError, match=r"limits: expected shape \(2, 2\) and values from 1 to 5"):
-            NARROW(params, [[1], [2]], KEY, limits=limits)
 
 
 def test_buckets_and_padding():

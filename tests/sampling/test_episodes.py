@@ -16,7 +16,7 @@ from genenv_jax.sampling import decoding, turns
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.sampling.episodes import EpisodeEngine
-from tests.sampling.small_model import CONFIG, make_params, make_prompts
+from tests.sampling.small_model import CONFIG, make_prompts, same
 
 G, ANSWER, LENGTH = 2, 6, 48
 OPTIONS = SamplingParams(ANSWER, G, (3, 17, 40, 77, 100))
@@ -57,11 +57,6 @@ class Scripted:
 
 
 @pytest.fixture(scope="module")
-def params():
-    return make_params()
-
-
-@pytest.fixture(scope="module")
 def prompts():
     return make_prompts(N, 8, seed=2)
 
@@ -70,12 +65,6 @@ def prompts():
 def played(params, prompts):
     environments = Scripted()
     return engine().play(params, prompts, environments, KEY), environments
-
-
-def same(got, want):
-    for name in ("tokens", "lengths", "done", "loss_mask"):
-        np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
-    np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
 
 
 def test_actions_are_what_was_answered(played):

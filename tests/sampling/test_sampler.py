@@ -11,16 +11,11 @@ from genenv_jax.models.scoring import score_completions
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
-from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_params, make_prompts
+from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_prompts
 
 B, G, P, C = 4, 3, 6, 9
 EOS = (3, 17, 40, 41, 77, 90, 100, 128)
 SAMPLED = SamplingParams(C, G, EOS)
-
-
-@pytest.fixture(scope="module")
-def params():
-    return make_params()
 
 
 @pytest.fixture(scope="module")
