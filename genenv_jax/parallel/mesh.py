@@ -58,7 +58,7 @@ def make_mesh(
     sizes = dict(zip(AXES, (data, fsdp, tensor), strict=True))
     text = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
     for axis, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or (size < 1 and size != -1):
+        if size < 1 and size != -1:
             raise ValueError(f"mesh axis {axis!r} has size {size!r}; expected a positive int or -1")
     inferred = [axis for axis, size in sizes.items() if size == -1]
     if len(inferred) > 1:

@@ -62,23 +62,19 @@ def is_writer() -> bool:
 # -- arrays ---------------------------------------------------------------------------------------------
 
 
-def put(tree: Any, sharding: Any = None) -> Any:
+def put(tree: Any, sharding: Sharding | None = None) -> Any:
     """Places host arrays that every process holds in full; each device copies its own part.
 
-    sharding: one for all arrays, or a pytree of shardings; None leaves placement to JAX.
+    sharding: of all arrays; None leaves placement to JAX.
     """
     if sharding is None or process_count() == 1:
         return jax.device_put(tree, sharding)
-    if isinstance(sharding, Sharding):
-        return jax.tree.map(lambda x: _put_array(x, sharding), tree)
-    return jax.tree.map(_put_array, tree, sharding)
 
+    def place(x: Any) -> jax.Array:
+        x = np.asarray(x)
+        return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
 
-def _put_array(x: Any, sharding: Sharding) -> jax.Array:
-    if isinstance(x, jax.Array) and not x.is_fully_addressable:  # already global
-        return jax.device_put(x, sharding)
-    x = np.asarray(x)
-    return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
+    return jax.tree.map(place, tree)
 
 
 def fetch(tree: Any) -> Any:
@@ -128,21 +124,21 @@ def barrier(name: str, timeout: float = _HOUR) -> None:
         ) from error
 
 
-def gather(name: str, text: str, timeout: float = _HOUR) -> list[str]:
+def gather(name: str, text: str) -> list[str]:
     """Returns every process's `text`, in process order, on every process; all processes must call it."""
     if process_count() == 1:
         return [text]
     client = distributed.global_state.client
     key = _round(f"genenv_jax/gather/{name}")
     client.key_value_set(f"{key}/{process_index()}", text)
-    barrier(name, timeout)
+    barrier(name)
     texts = {int(path.rsplit("/", 1)[1]): t for path, t in client.key_value_dir_get(f"{key}/")}
     return [texts[i] for i in range(process_count())]
 
 
-def agree(name: str, text: str = "", timeout: float = _HOUR) -> str:
+def agree(name: str, text: str) -> str:
     """Returns process 0's `text` on every process; all processes must call it."""
-    return gather(name, text if is_writer() else "", timeout)[0]
+    return gather(name, text if is_writer() else "")[0]
 
 
 def same_everywhere(name: str, text: str) -> None:

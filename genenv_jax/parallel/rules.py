@@ -43,15 +43,13 @@ RULES: Rules = (
 )
 
 
-def logical_rules(mesh: Mesh, config: TransformerConfig | None = None) -> Rules:
+def logical_rules(mesh: Mesh, config: TransformerConfig) -> Rules:
     """The rules for one model on one mesh.
 
     Key/value heads are few, so if the tensor axis does not divide their number, they are replicated
     rather than refused.  If "tensor" and "fsdp" together do not divide the vocabulary, logits are
-    split over "tensor" alone.  Without `config`, the table is returned unchanged.
+    split over "tensor" alone.
     """
-    if config is None:
-        return RULES
     changes: dict[str, str | tuple[str, ...] | None] = {}
     if config.num_kv_heads % mesh.shape["tensor"]:
         changes["kv_heads"] = None
@@ -79,24 +77,18 @@ def decoding_rules(mesh: Mesh, config: TransformerConfig) -> Rules:
     return (("mlp", ("tensor", "fsdp")), *((rules | changes).items()))
 
 
-def logical_sharding(
-    mesh: Mesh, axes: tuple[str | None, ...], config: TransformerConfig | None = None
-) -> NamedSharding:
+def logical_sharding(mesh: Mesh, axes: tuple[str | None, ...], config: TransformerConfig) -> NamedSharding:
     """Sharding of an array whose axes have these logical names (None: not split).
 
     For example, for a model's key/value segments (l, b, g, s, k, h):
     `logical_sharding(mesh, ("layers", "batch", None, None, "kv_heads", "head_dim"), config)`.
-    Raises ValueError for a name not in the table.
     """
-    known = {name for name, _ in RULES}
-    if unknown := [axis for axis in axes if axis is not None and axis not in known]:
-        raise ValueError(f"unknown logical axes {unknown}; expected some of {sorted(known)}")
     return NamedSharding(mesh, nn.logical_to_mesh_axes(axes, logical_rules(mesh, config)))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
     """Sharding of an input whose leading axis is the batch, split over "data" and "fsdp"."""
-    return logical_sharding(mesh, ("batch",))
+    return NamedSharding(mesh, nn.logical_to_mesh_axes(("batch",), RULES))
 
 
 def param_shardings(config: TransformerConfig, mesh: Mesh) -> Params:
@@ -133,15 +125,14 @@ def _check_divisible(where: str, shape: tuple[int, ...], names: PartitionSpec, s
 
 
 @contextlib.contextmanager
-def activate(mesh: Mesh, config: TransformerConfig | None = None) -> Iterator[Mesh]:
+def activate(mesh: Mesh, config: TransformerConfig) -> Iterator[None]:
     """Makes `mesh` the current mesh and maps the model's logical names to its axes.
 
     Trace and call jitted functions inside this context.  (`with mesh:` alone is not enough: Linen then
-    silently drops every logical constraint.)  Pass `config` if the model may have fewer key/value heads
-    than the size of the tensor axis.
+    silently drops every logical constraint.)
     """
     with jax.set_mesh(mesh), nn.logical_axis_rules(list(logical_rules(mesh, config))):
-        yield mesh
+        yield
 
 
 def current_mesh() -> AbstractMesh | None:

@@ -15,6 +15,14 @@ from genenv_jax.parallel.mesh import make_mesh
 from tests.models import attention_cases
 
 
+def heads(n, kv, head_dim):
+    """A model with these heads."""
+    return TransformerConfig(
+        vocab_size=48, hidden_size=n * head_dim, intermediate_size=48, num_layers=1, num_heads=n,
+        num_kv_heads=kv, head_dim=head_dim,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "case",
@@ -109,11 +117,7 @@ def test_on_a_mesh(batch, n, kv, sizes, window):
     )
     want = attention_cases.forward_and_gradients(plain, q, k, v, past)
     mesh = make_mesh(*sizes, devices=jax.devices()[: np.prod(sizes)])
-    config = TransformerConfig(
-        vocab_size=48, hidden_size=8 * n, intermediate_size=48, num_layers=1, num_heads=n,
-        num_kv_heads=kv, head_dim=8,
-    )  # fmt: skip
-    with rules.activate(mesh, config):
+    with rules.activate(mesh, heads(n, kv, 8)):
         got = attention_cases.forward_and_gradients(splash, q, k, v, past)
         text = str(jax.make_jaxpr(splash)(q, k, v, past))
     assert "shard_map" in text and "pallas_call" in text
@@ -135,9 +139,10 @@ def test_compiles_for_a_tpu(sizes, head_dim, monkeypatch):
 
     mesh = make_mesh(*sizes, devices=topologies.get_topology_desc("v5e:2x2", "tpu").devices)
     b, g, t, s, n, kv = 4, 8, 511, 4096, 28, 4
+    config = heads(n, kv, head_dim)
 
     def shaped(*shape, axes, dtype=jnp.bfloat16):
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=rules.logical_sharding(mesh, axes))
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=rules.logical_sharding(mesh, axes, config))
 
     q = shaped(b, g, t, n, head_dim, axes=("batch", None, None, "heads", None))
     k = shaped(b, g, t, kv, head_dim, axes=("batch", None, None, "kv_heads", None))
@@ -147,7 +152,7 @@ def test_compiles_for_a_tpu(sizes, head_dim, monkeypatch):
     def loss(q, k, v, keys, values, mask):
         return jnp.sum(causal_attention(q, k, v, [(keys, values, mask)], "splash").astype(jnp.float32) ** 2)
 
-    with rules.activate(mesh):
+    with rules.activate(mesh, config):
         lowered = jax.jit(jax.grad(loss, argnums=range(5))).lower(q, k, k, keys, keys, mask)
         assert lowered.as_text().count("tpu_custom_call") >= 3  # forward, dq, dkv
         memory = lowered.compile().memory_analysis()

@@ -38,7 +38,6 @@ def test_some_of_the_devices():
         ({"tensor": -1}, r"only one axis may be -1, but \['data', 'tensor'\] are"),
         ({"fsdp": 0}, "mesh axis 'fsdp' has size 0; expected a positive int or -1"),
         ({"fsdp": -2}, "mesh axis 'fsdp' has size -2"),
-        ({"tensor": True}, "mesh axis 'tensor' has size True"),
         ({"devices": []}, "does not divide the 0 devices"),
     ],
 )

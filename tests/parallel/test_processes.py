@@ -27,8 +27,6 @@ def test_two_processes_share_arrays_decisions_and_files(tmp_path):
         assert result["local_shards"] == 2 and result["remote"]
         np.testing.assert_array_equal(result["x"], x)
         np.testing.assert_array_equal(result["n"], np.arange(8))
-        np.testing.assert_array_equal(result["scaled"], 2 * x)
-        np.testing.assert_array_equal(result["moved"], x)
         assert result["total"] == x.sum() and result["untouched"] == 3
         noise = np.asarray(result["shifted"]) - x
         assert len(set(noise[:, 0].round(4))) == 8 and abs(noise).max() < 6

@@ -24,11 +24,8 @@ def arrays(mesh):
     from genenv_jax.parallel import processes
 
     rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
-    everywhere = NamedSharding(mesh, PartitionSpec())
     x = np.arange(24, dtype=np.float32).reshape(8, 3)
     placed = processes.put({"x": x, "n": np.arange(8, dtype=np.int32)}, rows)
-    mixed = processes.put((x, np.float32(2.0)), (rows, everywhere))
-    moved = processes.put(placed["x"], everywhere)
 
     @jax.jit
     def draw(x, key):
@@ -41,8 +38,6 @@ def arrays(mesh):
         "remote": not placed["x"].is_fully_addressable,
         "x": processes.fetch(placed["x"]).tolist(),
         "n": processes.fetch(placed)["n"].tolist(),
-        "scaled": processes.fetch(mixed[0] * mixed[1]).tolist(),
-        "moved": processes.fetch(moved).tolist(),
         "shifted": shifted.tolist(),
         "total": float(total),
         "untouched": processes.fetch({"host": 3, "array": np.ones(2)})["host"],
