@@ -9,12 +9,11 @@ import pytest
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
 from genenv_jax.models.scoring import score_completions
-from genenv_jax.players.conversations import Conversations
 from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.trainers.agent import _Groups
-from tests.runs import EPISODES, contents, lines, run
+from tests.runs import EPISODES, lines, run
 from tests.toy import TURNS, Talking
 
 
@@ -171,26 +170,6 @@ def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
 def test_settings_are_checked(cache, tmp_path):
     with pytest.raises(ValueError, match=r"config.limits.agent_episode = 0: expected at least"):
         run(cache, tmp_path, **EPISODES | {"limits.agent_episode": 0})
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_to_the_same_bytes(cache, tmp_path, trained):
-    """Killed at the tenth answer after the first epoch."""
-    answer, answered = Conversations.answer, []
-
-    def stop(self, *rest):
-        if [m["step"] for m in lines(tmp_path)][-1:] == [1]:
-            answered.append(rest)
-        if len(answered) == 10:
-            raise KeyboardInterrupt
-        return answer(self, *rest)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Conversations, "answer", stop)
-        with pytest.raises(KeyboardInterrupt):
-            run(cache, tmp_path, **EPISODES)
-    run(cache, tmp_path, **EPISODES)
-    assert contents(tmp_path) == contents(trained[1])
 
 
 @pytest.mark.slow

@@ -54,12 +54,12 @@ def test_all_alike_before_the_first_attempts_and_without_lambda(temperature, att
 
 
 def test_only_the_latest_epoch_with_such_tasks_counts():
-    one, other = asking(), asking()
-    attempted(attempted(one), [("green", 8, 1), ("two", 0, 0)])
+    one, other = attempted(asking()), attempted(asking(), [("red one two", 8, 4)])
+    attempted(one, [("green", 8, 1), ("two", 0, 0)])
     state = json.loads(json.dumps(one.state()))
     assert state == {"1": [8, 1], "2": [8, 0], "4": [8, 8]}
-    other.restore(state)
-    assert asked_for(one) == asked_for(other)
+    other.restore(state)  # instead of what it had
+    assert other.state() == state and asked_for(one) == asked_for(other)
 
 
 def test_a_benchmark_that_cannot_say_a_difficulty_is_not_asked_for_one():

@@ -1,7 +1,5 @@
 """Which contexts of an epoch are tasks of earlier epochs, and how they are judged."""
 
-import pytest
-
 from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.growth import Growth, GrowthConfig
@@ -62,14 +60,3 @@ def test_the_pool_is_bounded_and_holds_only_what_can_be_shown(monkeypatch):
     monkeypatch.setattr("genenv_jax.tasks.growth._CAPACITY", 2)
     assert sorted(names(grown(share=1.0))[6:]) == ["always", "some"]  # the newest
     assert names(grown(fits=lambda task: task.id == "some", share=1.0))[7:] == ["some"]
-
-
-def test_state_is_restored():
-    growth, again = grown(), Growth(GrowthConfig(share=0.5), lambda task: True, seed=3)
-    made = outcome(0, [(SEEDS[0], n, 8, 1) for n in ("once", "half", "some", "always")])
-    tasks = [g.task for g in made.generations]
-    again.restore(growth.state(), tasks)
-    assert again.state() == growth.state()
-    assert all(names(again, epoch) == names(growth, epoch) for epoch in range(5))
-    with pytest.raises(ValueError, match="tasks.jsonl lacks 'half'"):
-        again.restore(growth.state(), tasks[:1])

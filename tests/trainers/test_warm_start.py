@@ -36,11 +36,16 @@ def given(cache):
     return supervised.base_model(config, build.make_benchmark(config), build.open_mesh(config))
 
 
+def opened(cache, given, **overrides):
+    """The configuration of a warm start, the toy benchmark and the mesh."""
+    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)} | overrides))
+    return config, build.make_benchmark(config), build.open_mesh(config)
+
+
 def warm_start(cache, given, **overrides):
     """The trained directory, and the toy benchmark."""
-    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)} | overrides))
-    benchmark = build.make_benchmark(config)
-    return supervised.base_model(config, benchmark, build.open_mesh(config)), benchmark
+    config, benchmark, mesh = opened(cache, given, **overrides)
+    return supervised.base_model(config, benchmark, mesh), benchmark
 
 
 def losses(directory):
@@ -110,10 +115,9 @@ def test_the_simulator_alone(cache, given, rank, tmp_path):
     """The agent starts from the given model; the simulator has a base of its own."""
     settings = SETTINGS | {"model.path": str(given), "warm_start.roles": "simulator", "lora.rank": rank}
     settings |= {"warm_start.steps": 10, "simulator.mixture": 0.5, "simulator.kl_coef": 0.01}
-    config = validate(toy_config(cache, settings))
-    benchmark, mesh = build.make_benchmark(config), build.open_mesh(config)
-    assert supervised.base_model(config, benchmark, mesh) == given
-    tuned = supervised.base_model(config, benchmark, mesh, "simulator")
+    own = opened(cache, given, **settings)
+    assert supervised.base_model(*own) == given
+    tuned = supervised.base_model(*own, "simulator")
     first, *_, last = losses(tuned)["losses"]
     assert set(first) == {"step", "validation/simulator"}
     assert last["validation/simulator"] < first["validation/simulator"]
@@ -161,10 +165,9 @@ def test_it_depends_on_what_it_is_made_of(cache, given):
 
 def test_a_killed_one_goes_on(cache, given, monkeypatch):
     """Killed after its second measurement, it resumes and reaches the same numbers."""
-    first, benchmark = warm_start(cache, given)
-    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)}))
+    first, _ = warm_start(cache, given)
+    config, benchmark, mesh = opened(cache, given)
     again = first.with_name("killed")
-    mesh = build.open_mesh(config)
     with monkeypatch.context() as patch:
         save, saves = Checkpoints.save, []
 
@@ -190,9 +193,9 @@ def test_a_killed_one_goes_on(cache, given, monkeypatch):
 
 def test_two_runs_do_not_make_it_at_once(cache, given, monkeypatch, capsys):
     """The second waits, says so, and takes what the first has made."""
-    first, benchmark = warm_start(cache, given)
-    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)}))
-    again, held, mesh = first.with_name("at-once"), threading.Event(), build.open_mesh(config)
+    first, _ = warm_start(cache, given)
+    config, benchmark, mesh = opened(cache, given)
+    again, held = first.with_name("at-once"), threading.Event()
 
     def other():
         with supervised._alone(first.with_name(f".{first.name}")):
@@ -252,22 +255,11 @@ def test_the_command(cache, given, tmp_path):
 
 @pytest.mark.slow
 def test_on_a_mesh_it_learns_the_same(cache, given):
-    one, benchmark = warm_start(cache, given)
-    mesh = {"mesh.data": 2, "mesh.fsdp": 2, "simulator.minibatch_size": 4}
-    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)} | mesh))
+    one, _ = warm_start(cache, given)
+    sizes = {"mesh.data": 2, "mesh.fsdp": 2, "simulator.minibatch_size": 4}
+    config, benchmark, mesh = opened(cache, given, **sizes)
     out = one.with_name("on-a-mesh")
-    supervised.fine_tune_model(config, benchmark, given, out, build.open_mesh(config))
+    supervised.fine_tune_model(config, benchmark, given, out, mesh)
     for ours, theirs in zip(losses(one)["losses"], losses(out)["losses"], strict=True):
         for name, value in ours.items():
             assert math.isclose(value, theirs[name], rel_tol=1e-3, abs_tol=1e-3), name
-
-
-@pytest.mark.slow
-def test_a_run_starts_from_it(cache, given, tmp_path):
-    """Both players begin as the warm start left the model."""
-    settings = SETTINGS | {"model.path": str(given)}
-    directory, _ = warm_start(cache, given)
-    experiment = run(cache, tmp_path / "run", epochs=1, **settings)
-    base = LanguageModel.load(directory).load_params()
-    equal = jax.tree.map(np.array_equal, base, experiment.agent.reference.params)
-    assert all(jax.tree.leaves(equal)) and lines(tmp_path / "run")[-1]["step"] == 1
