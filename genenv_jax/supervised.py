@@ -298,10 +298,7 @@ def make_base_model(config: Config, benchmark: Benchmark, directory: pathlib.Pat
     with _scratch(directory) as scratch:
         texts = _tokenizer_texts(benchmark, config.seed)
         limits, c = config.limits, config.model.make
-        positions = max(
-            limits.agent_prompt + max(limits.agent_response, limits.agent_episode),
-            limits.simulator_prompt + limits.simulator_response,
-        )
+        positions = max(prompt + max(answers) for prompt, *answers in map(limits.of, (AGENT, SIMULATOR)))
         untrained = scratch / "untrained"
         make_model(untrained, texts, c, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)

@@ -174,7 +174,7 @@ def _server() -> _Run:
         return httpx2.Response(body["status"], content=body["text"], headers=kind)
 
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(reply))
-    endpoint = Endpoint("http://server/v1", "m", retries=0, api_key="none")
+    endpoint = Endpoint("http://server/v1", "m", retries=0)
     endpoint._client = openai.AsyncOpenAI(
         base_url=endpoint.url, api_key="none", max_retries=0, http_client=client
     )

@@ -80,11 +80,9 @@ token_logprobs.defvjp(_token_logprobs, _token_logprobs_gradient)
 
 
 def completion_logprobs(
-    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int | None = None
+    params: Params, batch: CompletionBatch, config: TransformerConfig
 ) -> tuple[Array, Array]:
     """Teacher-forced log π(token) and entropy at every completion token.
-
-    chunk: completion tokens whose logits (chunk, v) exist at a time; None: `logit_chunk`.
 
     Returns log-probs and entropies in nats, both (b, g, c) float32, and 0 where `batch.mask` is 0.
     """
@@ -116,7 +114,7 @@ def completion_logprobs(
         return token_logprobs(model.apply(weights, hidden, head, method="logits"), target)
 
     # Chunks split the completion tokens, not the batch axis, which therefore stays sharded.
-    width = max(1, (chunk or logit_chunk(config)) // b)
+    width = max(1, logit_chunk(config) // b)
     rows = hidden.reshape(b, g * c, -1), batch.completions.reshape(b, g * c)
     if g * c > width:
         pad = -(g * c) % width

@@ -75,7 +75,6 @@ class Endpoint:
       retries: retries of a request after a transient failure (no connection, 408, 409, 429, 5xx).
       max_tokens_total: limit on all prompt and completion tokens; 0: no limit.  Cached answers count, so
         restarts of a command share one budget.  Requests in flight when it is spent are still paid for.
-      api_key: None reads $OPENAI_API_KEY.
       thinking: lets the model think, by the template's switch `enable_thinking`, as vLLM and SGLang take it
         (`chat_template_kwargs`).  False sends nothing, and the server's default applies.
     Raises:
@@ -93,7 +92,6 @@ class Endpoint:
         timeout: float = 120.0,
         retries: int = 5,
         max_tokens_total: int = 0,
-        api_key: str | None = None,
         thinking: bool = False,
     ):
         check_url(url, "--endpoint")
@@ -119,7 +117,7 @@ class Endpoint:
         self._failures = (openai.OpenAIError, ValueError, RecursionError)
         self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
         # The client requires a key; a local server accepts any.
-        self._key = key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
+        self._key = key = os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.AsyncOpenAI(
             base_url=url,
             api_key=key,

@@ -120,11 +120,6 @@ class Player:
         return bool(self.state.params)
 
     @property
-    def buckets(self) -> tuple[int, ...]:
-        """Ascending prompt widths."""
-        return self.sampler.prompt_buckets
-
-    @property
     def frozen(self) -> Params:
         """The parameters that are not trained: the base under LoRA, all if none are trained, else none."""
         return {} if self.trained and not self.model.config.lora else self.reference.params
@@ -146,7 +141,8 @@ class Player:
     def blank_batches(self) -> list[Rollouts]:
         """Blank rollouts of one prompt for each shape of an update, to compile it with."""
         sampler = self.sampler
-        blank = [Rollouts.empty([[0] * w], sampler.options, sampler.episode) for w in self.buckets]
+        widths = sampler.prompt_buckets
+        blank = [Rollouts.empty([[0] * w], sampler.options, sampler.episode) for w in widths]
         return [
             dataclasses.replace(rollouts, lengths=np.full_like(rollouts.lengths, width)).samples(
                 np.arange(group)[None]
@@ -169,7 +165,9 @@ class Player:
             x = x[rows][..., :width] if x.ndim == 3 else x[rows]
             return np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)])
 
-        return taken.batch(self.buckets, size), *(None if x is None else part(x) for x in arrays)
+        return taken.batch(self.sampler.prompt_buckets, size), *(
+            None if x is None else part(x) for x in arrays
+        )
 
     def own_logprobs(self, rollouts: Rollouts, rows: np.ndarray) -> np.ndarray:
         """(N, g, c) log-probs under the current parameters; 0 outside the prompts `rows`."""

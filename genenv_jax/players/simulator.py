@@ -106,7 +106,7 @@ class Simulator(Player):
     def has_room(self, benchmark: Benchmark, task: Task) -> bool:
         """Whether the prompt that asks to vary `task` is short enough."""
         messages = benchmark.simulator_messages(task, SeedStatistics(100, 100))
-        return len(self.model.encode_messages(messages)) <= self.buckets[-1]
+        return len(self.model.encode_messages(messages)) <= self.sampler.prompt_buckets[-1]
 
     def generate(
         self,

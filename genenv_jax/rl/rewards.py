@@ -4,14 +4,14 @@ Each benchmark defines the agent's reward, Eq. 1 (`Benchmark.verdict`).  Pure Nu
 only a handful of numbers per epoch.
 """
 
+import math
+
 import numpy as np
 
 
-def success_rate(successes, attempts) -> np.ndarray:
-    """p̂ = k / n of Eq. 2, elementwise; NaN where there are no attempts."""
-    successes, attempts = np.asarray(successes, float), np.asarray(attempts, float)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(attempts > 0, successes / attempts, np.nan)
+def success_rate(successes: int, attempts: int) -> float:
+    """p̂ = k / n of Eq. 2; NaN without attempts."""
+    return successes / attempts if attempts else math.nan
 
 
 def curriculum_reward(p_hat, alpha: float, beta: float) -> np.ndarray:

@@ -20,7 +20,7 @@ def coverage_weights(weights, skills: Sequence[Collection[Hashable]], coverage: 
     weights, as in count-based exploration (with 1/N as the bonus).
 
     Args:
-      weights: (N,), nonnegative, with mean 1.
+      weights: (N,), positive, with mean 1; N is at least 1.
       skills: (N,) skills of each record, at least one and without duplicates.
       coverage: c, at least 0.
     Returns:
@@ -30,5 +30,4 @@ def coverage_weights(weights, skills: Sequence[Collection[Hashable]], coverage: 
     counts = collections.Counter(skill for of in skills for skill in of)
     rarity = [np.mean([(len(skills) / counts[s]) ** coverage for s in of]) for of in skills]
     weighed = weights * np.array(rarity)
-    total = weighed.sum()
-    return weighed * (weights.sum() / total) if total > 0 else weighed
+    return weighed * (weights.sum() / weighed.sum())

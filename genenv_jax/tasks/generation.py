@@ -66,7 +66,7 @@ class Generation:
     @property
     def success_rate(self) -> float:
         """The task's own success rate; NaN if it was not attempted."""
-        return float(success_rate(self.successes, self.attempts))
+        return success_rate(self.successes, self.attempts)
 
     def is_as_asked(self, benchmark: Benchmark) -> bool:
         """Whether the accepted task has the difficulty that its prompt asked for, if any."""

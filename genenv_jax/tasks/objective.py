@@ -54,7 +54,7 @@ class Objective:
             for g in group:
                 pooled = group if self._simulator.success_rate_over == "batch" else [g]
                 counts = sum(x.successes for x in pooled), sum(x.attempts for x in pooled)
-                g.p_hat = float(rewards.success_rate(*counts))
+                g.p_hat = rewards.success_rate(*counts)
                 r_env = rewards.curriculum_reward(g.p_hat, c.alpha, c.beta)
                 g.r_env = float(r_env) if as_asked else 0.0
         kept = [g for g in attempted if g.is_as_asked(self._benchmark)]
@@ -68,7 +68,7 @@ class Objective:
         c = self._simulator
         temperature = 0.0 if c.asks else c.rwr_temperature
         weights = rewards.rwr_weights([g.r_env for g in kept], temperature)
-        if c.coverage:
+        if c.coverage and kept:
             of = [skills(self._benchmark, g.task) for g in kept]
             weights = coverage_weights(weights, of, c.coverage)
         for g, weight in zip(kept, weights, strict=True):

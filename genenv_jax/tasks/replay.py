@@ -20,9 +20,6 @@ class TaskBuffer:
         self._capacity = capacity
         self._entries: dict[str, tuple[Task, SeedStatistics]] = {}  # with the latest attempts
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def __getitem__(self, task_id: str) -> SeedStatistics | None:
         """The latest attempts at a task, or None if it is not in the buffer."""
         _, statistics = self._entries.get(task_id, (None, None))

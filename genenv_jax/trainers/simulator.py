@@ -109,22 +109,20 @@ class Regression(_Learning):
         self._session.tokens += scored * generations.take(used).token_count
         arrays = start, initial, weights.astype(np.float32), own.astype(np.float32)
         simulator.load_for("update")
-        means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
-        for _ in range(c.update_epochs):
-            for rows in learner.minibatches(order.permutation(used), c.minibatch_size):
-                batch = self._batch(generations, rows, *arrays)
-                simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
-                fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
-                scale, kl = map(float, processes.fetch(fetched))
-                passes = 3 + rwr.measurements(scale)
-                self._session.tokens += passes * generations.take(rows).token_count
-                means.update(metrics)
-                capped |= scale < 1
-                if scale == 0:
-                    break
-                steps, furthest = steps + 1, max(furthest, kl)
+        means, furthest, capped, steps = EpochMeans(), 0.0, False, 0
+        passes = (order.permutation(used) for _ in range(c.update_epochs))
+        for rows in (rows for of in passes for rows in learner.minibatches(of, c.minibatch_size)):
+            batch = self._batch(generations, rows, *arrays)
+            simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
+            fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
+            scale, kl = map(float, processes.fetch(fetched))
+            times = 3 + rwr.measurements(scale)
+            self._session.tokens += times * generations.take(rows).token_count
+            means.update(metrics)
+            capped |= scale < 1
             if scale == 0:  # KL cap reached: this epoch's update ends
                 break
+            steps, furthest = steps + 1, max(furthest, kl)
         return means.compute() | {"update_kl": furthest, "capped": float(capped), "steps": steps}
 
     def _packed(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from genenv_jax.models import scoring
 from genenv_jax.models.scoring import completion_logprobs, score_completions, token_logprobs
 from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_batch, make_params
 
@@ -34,10 +35,11 @@ def want(params):
 
 
 @pytest.mark.parametrize("chunk", [24, 7])  # of 24 tokens: one chunk, and four with padding
-def test_against_full_passes(params, want, chunk):
+def test_against_full_passes(params, want, chunk, monkeypatch):
+    monkeypatch.setattr(scoring, "logit_chunk", lambda config: chunk)
     with jax.numpy_dtype_promotion("strict"):
-        run = jax.jit(completion_logprobs, static_argnums=(2, 3))
-        got = run(params, make_batch(PROMPTS, LENGTHS), CONFIG, chunk)
+        run = jax.jit(lambda *args: completion_logprobs(*args, CONFIG))  # traced anew
+        got = run(params, make_batch(PROMPTS, LENGTHS))
     for name, a, b in zip(("log-probs", "entropies"), got, want, strict=True):
         assert a.shape == (B, G, C) and a.dtype == jnp.float32
         np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
@@ -61,13 +63,15 @@ def test_completions_of_one_token(params, want):
     np.testing.assert_allclose(score_completions(params, short, CONFIG), want[0][..., :1], atol=1e-5)
 
 
-def test_gradients_in_chunks(params):
+def test_gradients_in_chunks(params, monkeypatch):
     """Recomputed chunk by chunk in the backward pass, they equal those of one chunk."""
     weight = np.random.default_rng(1).normal(size=(2, B, G, C)).astype(np.float32)
 
     def gradient(chunk):
+        monkeypatch.setattr(scoring, "logit_chunk", lambda config: chunk)
+
         def total(params):
-            logp, entropy = completion_logprobs(params, make_batch(PROMPTS, LENGTHS), CONFIG, chunk)
+            logp, entropy = completion_logprobs(params, make_batch(PROMPTS, LENGTHS), CONFIG)
             return jnp.sum(logp * weight[0] + entropy * weight[1])
 
         return jax.jit(jax.grad(total))(params)

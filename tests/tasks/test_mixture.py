@@ -43,13 +43,13 @@ def test_replayed_tasks_are_those_of_earlier_epochs():
     replayed = [item.task.id for item in mixture.draw(1, batch(1, 10)) if not item.generation]
     assert len(replayed) == 10 and all(name.startswith("0-") for name in replayed)
     mixture.record(batch(1, 10))
-    assert len(buffer) == 20
+    assert len(buffer.state()) == 20
 
 
 def test_nothing_is_kept_where_nothing_is_replayed():
     buffer = TaskBuffer()
     Mixture(SEEDS, 10, 0.5, 0.0, buffer, seed=0).record(batch(0, 10))
-    assert len(buffer) == 0
+    assert not buffer.state()
 
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"epoch": 1}])

@@ -22,7 +22,7 @@ G, C = 2, 3
 class FakeAgent:
     """An agent whose log-probs are its number of steps."""
 
-    buckets, widths, frozen, optimizer = (4,), (C,), {}, None
+    sampler, widths, frozen, optimizer = SimpleNamespace(prompt_buckets=(4,)), (C,), {}, None
     model, minibatch = SimpleNamespace(config=None), Player.minibatch
     own_logprobs, _scored = Player.own_logprobs, Player._scored
 
