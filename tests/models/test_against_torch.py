@@ -98,17 +98,6 @@ def test_gradients_of_mean_cross_entropy(tmp_path, stored, name):
         np.testing.assert_allclose(got, want, atol=1e-4, rtol=0, err_msg=str(where))
 
     jax.tree_util.tree_map_with_path(compare, grads, expected)
-    # Some gradients again, without the reader.
-    n, h, d = model.config.num_heads, model.config.head_dim, model.config.hidden_size
-    q = want["model.layers.1.self_attn.q_proj.weight"]  # (n * h, d)
-    got = np.asarray(grads["layers"]["attention"]["q"]["kernel"][1])
-    np.testing.assert_allclose(got, q.reshape(n, h, d).transpose(2, 0, 1), atol=1e-4)
-    down = want["model.layers.0.mlp.down_proj.weight"]
-    np.testing.assert_allclose(grads["layers"]["mlp"]["down"]["kernel"][0], down.T, atol=1e-4)
-    if model.config.qk_norm:
-        k_norm = want["model.layers.1.self_attn.k_norm.weight"]
-        got = grads["layers"]["attention"]["k_norm"]["scale"][1]
-        np.testing.assert_allclose(got, k_norm, atol=1e-4)
 
 
 def test_bfloat16_activations_stay_close(tmp_path, stored):

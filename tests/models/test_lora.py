@@ -69,15 +69,6 @@ def test_initial_a_is_that_of_peft(base):
     assert not np.array_equal(a, other)
 
 
-def merges(config, params, adapters):
-    """The merged parameters, whose logits are checked."""
-    joined = lora.join(params, adapters)
-    merged = tiny.merge(joined, config.lora.scale)
-    assert jax.tree.structure(merged) == jax.tree.structure(params)
-    np.testing.assert_allclose(logits(config.base, merged), logits(config, joined), atol=2e-5)
-    return merged
-
-
 def test_small_updates_of_a_bfloat16_base_are_in_what_is_saved(base, tmp_path):
     """Rounded to bfloat16 again, most entries would equal the base's."""
     path, config, params = base
@@ -95,15 +86,6 @@ def test_small_updates_of_a_bfloat16_base_are_in_what_is_saved(base, tmp_path):
     assert moved["layers"]["mlp"]["gate"]["kernel"] > 0.9
 
 
-def assert_merged(path, merged, want, directory):
-    """Saved as a model, the merged parameters are PEFT's."""
-    saved = huggingface.save_model(directory, merged, huggingface.read_config(path))
-    tensors = safetensors.numpy.load_file(saved / "model.safetensors")
-    assert tensors.keys() == want.keys()
-    for key, value in want.items():
-        np.testing.assert_allclose(tensors[key], value, atol=1e-6, err_msg=key)
-
-
 @pytest.mark.parametrize("name", cases.ADAPTERS)
 def test_an_adapter_of_peft(base, tmp_path, name):
     """Read, applied, merged and written again, an adapter made by PEFT is unchanged."""
@@ -118,8 +100,15 @@ def test_an_adapter_of_peft(base, tmp_path, name):
     options = cases.ADAPTERS[name]
     assert wide.lora == LoraConfig(options["r"], options["lora_alpha"], tuple(options["target_modules"]))
     adapters = adapters_of.load(theirs, wide)
-    np.testing.assert_allclose(logits(wide, lora.join(params, adapters)), stored["logits"], atol=1e-4)
-    assert_merged(path, merges(wide, params, adapters), part(stored, "merged"), tmp_path / "merged")
+    joined = lora.join(params, adapters)
+    np.testing.assert_allclose(logits(wide, joined), stored["logits"], atol=1e-4)
+    merged = tiny.merge(joined, wide.lora.scale)
+    np.testing.assert_allclose(logits(config, merged), logits(wide, joined), atol=2e-5)
+    saved = huggingface.save_model(tmp_path / "merged", merged, huggingface.read_config(path))
+    tensors = safetensors.numpy.load_file(saved / "model.safetensors")
+    assert tensors.keys() == part(stored, "merged").keys()
+    for key, value in part(stored, "merged").items():
+        np.testing.assert_allclose(tensors[key], value, atol=1e-6, err_msg=key)
     ours = peft.save_adapter(tmp_path / "ours", adapters, wide.lora, base_model="base", notes={})
     tensors = safetensors.numpy.load_file(ours / peft.WEIGHTS)
     assert tensors.keys() == part(stored, "saved").keys()

@@ -34,16 +34,16 @@ def attempted(difficulties, attempts=ATTEMPTS):
     return difficulties
 
 
-def test_shares_by_hand():
-    """One word is solved at .75 and two words never; three words are unseen and count as two."""
-    counts = asked_for(attempted(asking()))
-    weights = np.exp(2.0 * np.array([np.exp(-4 * 0.25**2), np.exp(-4 * 0.5**2), np.exp(-4 * 0.5**2)]))
-    assert [counts[d] / 4000 for d in (1, 2, 3)] == pytest.approx(weights / weights.sum(), abs=0.03)
-
-
-def test_what_is_easier_than_all_tasks_so_far_counts_as_solved_half_of_the_time():
-    counts = asked_for(attempted(asking(), [("red one", 8, 8)]))
-    weights = np.exp(2.0 * np.array([1.0, np.exp(-1), np.exp(-1)]))
+@pytest.mark.parametrize(
+    ("attempts", "rates"),
+    [
+        (ATTEMPTS, [0.75, 0.0, 0.0]),  # three words are unseen and count as two
+        ([("red one", 8, 8)], [0.5, 1.0, 1.0]),  # what is easier than all tasks so far counts as half solved
+    ],
+)
+def test_shares_by_hand(attempts, rates):
+    counts = asked_for(attempted(asking(), attempts))
+    weights = np.exp(2.0 * np.exp(-4 * (np.array(rates) - 0.5) ** 2))
     assert [counts[d] / 4000 for d in (1, 2, 3)] == pytest.approx(weights / weights.sum(), abs=0.03)
 
 
