@@ -103,16 +103,13 @@ def param_shardings(config: TransformerConfig, mesh: Mesh) -> Params:
     names = nn.get_partition_spec(abstract_params(config))
     shardings = nn.logical_to_mesh_sharding(names, mesh, list(logical_rules(mesh, config)))
 
-    def check(path, shape, names, sharding):
-        where = jax.tree_util.keystr(path, simple=True, separator="/")
-        _check_divisible(where, shape.shape, names, sharding)
-
-    jax.tree_util.tree_map_with_path(check, param_shapes(config), names, shardings)
+    jax.tree_util.tree_map_with_path(_check_divisible, param_shapes(config), names, shardings)
     return shardings
 
 
-def _check_divisible(where: str, shape: tuple[int, ...], names: PartitionSpec, sharding) -> None:
-    for dim, (size, name, axes) in enumerate(zip(shape, names, sharding.spec, strict=True)):
+def _check_divisible(path, x: jax.ShapeDtypeStruct, names: PartitionSpec, sharding: NamedSharding) -> None:
+    where = jax.tree_util.keystr(path, simple=True, separator="/")
+    for dim, (size, name, axes) in enumerate(zip(x.shape, names, sharding.spec, strict=True)):
         axes = (axes,) if isinstance(axes, str) else (axes or ())
         parts = math.prod(sharding.mesh.shape[axis] for axis in axes)
         if size % parts:
