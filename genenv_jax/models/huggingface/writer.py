@@ -52,7 +52,8 @@ def save_model(
       tokenizer: a transformers tokenizer to save with the weights; or a model directory, whose tokenizer
         files are copied unchanged, because older versions of transformers, and servers that pin them, may
         not read files that a newer version saved.  None: no tokenizer.
-      generation_config: contents of generation_config.json; None: the "eos_token_id" of `hf_config`.
+      generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
+        `hf_config`, then to the tokenizer's.
       lora: `params` also hold these adapters, which are merged, and written, in float32, layer by layer.
       notes: more files to write, by name: a text, or an object to write as JSON.
     Returns:
@@ -73,7 +74,10 @@ def save_model(
         if name.endswith("lora_a")
     }
     dtype = jnp.dtype(jnp.float32 if lora else flat["embedding"].dtype)
-    generation = generation_config or {"eos_token_id": hf_config["eos_token_id"]}
+    generation = dict(generation_config or {})
+    if generation.get("eos_token_id") is None:
+        eos = hf_config.get("eos_token_id")
+        generation["eos_token_id"] = getattr(tokenizer, "eos_token_id", None) if eos is None else eos
     # Published configurations have their authors' path in _name_or_path.
     described = {k: v for k, v in hf_config.items() if k not in ("dtype", "_name_or_path")}
     # transformers before 4.56 knows only the old name; later versions read both.
