@@ -106,15 +106,6 @@ def test_an_environment_is_used_again(directory):
     assert len(open_game._idle) == 1 and pickle.loads(pickle.dumps(open_game))._idle == []
 
 
-def test_what_is_not_possible(directory):
-    game = tasks.load(directory, "valid_unseen")[0]
-    running = engine.Engine(game, commands.PUT_IN_ON)
-    before = running.admissible
-    assert running.step("open the window") == NOTHING_HAPPENS
-    assert running.step("go to drawer 1").startswith("The drawer 1 is closed.")  # not "loc 7"
-    assert set(before) != set(running.admissible)
-
-
 def test_versions_and_grammar_are_told(directory):
     about = ALFWorld(data_dir=directory, eval_protocol="episode", grammar="move_to").about()
     assert about["engine"].startswith("alfworld 0.") and "textworld 1." in about["engine"]

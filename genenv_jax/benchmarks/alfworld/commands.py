@@ -73,7 +73,7 @@ def normalise(line: str) -> str:
 
 def is_command(command: str, grammar: str) -> bool:
     """Whether a normalised command follows the grammar, whatever the game's state."""
-    return len(command) <= MAX_COMMAND and bool(_GRAMMAR[grammar].match(command))
+    return bool(_GRAMMAR[grammar].match(command))
 
 
 def entities(command: str) -> list[str]:

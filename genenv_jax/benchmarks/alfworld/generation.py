@@ -81,8 +81,6 @@ def _check_commands(admissible: Sequence[str], grammar: str) -> Rejection | None
     for command in admissible:
         if not commands.is_command(command, grammar):
             return Rejection(base.BAD_TOOLS, f"{command[:60]!r} is not a command")
-    if len(set(admissible)) != len(admissible):
-        return Rejection(base.BAD_TOOLS, "a command is listed twice")
     verbs = {command.partition(" ")[0] for command in admissible}
     if "take" in verbs and verbs & {"put", "move", "clean", "heat", "cool", "slice"}:
         return Rejection(base.BAD_TOOLS, "the hands are empty and full at once")

@@ -17,9 +17,8 @@ from typing import Any
 
 from genenv_jax.benchmarks.alfworld import kinds
 from genenv_jax.benchmarks.alfworld.chores import CHORES
-from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT, kind_and_number
+from genenv_jax.benchmarks.alfworld.commands import kind_and_number
 from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
-from genenv_jax.benchmarks.lenient import parse_lenient
 
 # Why a room is rejected.
 TOO_MANY = "too_many_things"
@@ -32,7 +31,6 @@ CANNOT_CLOSE = "cannot_close"  # "closed" names a place without a door
 BAD_GOAL = "bad_goal"  # none of the six chores, or a chore that its kinds do not allow
 SOLVED = "solved_at_start"
 
-_MAX_DEPTH = 4  # nesting of the JSON; a room has 3
 MAX_PLACES, MAX_OBJECTS, MAX_CONTENTS = 20, 32, 10
 
 _NAME = re.compile(r"([a-z]{1,32}) ([1-9][0-9]?)")
@@ -148,12 +146,6 @@ class Room:
         else:
             inner = f"(exists (?o - object) (and {right.format('?o')}))"
         return f"(exists (?r - receptacle) {inner})"
-
-
-def parse(text: str) -> Room | Rejection:
-    """The room that a simulator wrote.  Never raises; reasons: those of `parse_lenient` and `read`."""
-    value = parse_lenient(text, MAX_TEXT, _MAX_DEPTH)
-    return value if isinstance(value, Rejection) else read(value)
 
 
 def read(value: Any) -> Room | Rejection:
