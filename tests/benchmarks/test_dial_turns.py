@@ -512,9 +512,9 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
                 if call.call[0] == call.otherwise[0]:
                     continue  # the branch cannot be determined
                 passes, taken = at in dial.tests[call.test], name == call.call[0]
-                branches[call.test in wrong.tests].append(passes == taken)
+                branches[call.test in wrong].append(passes == taken)
                 call = call.call if taken else call.otherwise
-            arguments[call in wrong.calls].append((n == call[1], n == wrong.calls.get(call)))
+            arguments[call in wrong].append((n == call[1], n == wrong.get(call)))
     understood, misunderstood = np.mean(arguments[False], axis=0), np.mean(arguments[True], axis=0)
     assert abs(understood[0] - (0.9 + 0.1 / 4)) < 0.01
     assert np.abs(misunderstood - (0.3 + 0.1 / 4, 0.6 + 0.1 / 4)).max() < 0.02
