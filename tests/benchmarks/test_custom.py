@@ -5,7 +5,6 @@ import dataclasses
 import decimal
 import gzip
 import io
-import itertools
 import json
 import pickle
 import sys
@@ -17,8 +16,6 @@ from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
 from genenv_jax.benchmarks.calls import form_of
 from genenv_jax.benchmarks.custom import checkers, files
-from genenv_jax.benchmarks.custom.benchmark import Custom, Question
-from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.scoring.requests import BROKEN_EPISODES
 from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
 from genenv_jax.scoring.worker import Worker
@@ -157,7 +154,6 @@ def test_every_digit_of_a_whole_number_counts(reference):
 def test_a_reference_as_an_agent_writes_it_is_right(checker, reference):
     kept = checkers.read_reference(checker, reference)
     assert _graded(checker, reference, checkers.write(checker, kept)) == 1
-    assert checkers.read_reference(checker, checkers.to_json(checker, kept)) == kept
     assert json.loads(json.dumps(kept)) == kept
 
 
@@ -931,16 +927,3 @@ def test_a_file_of_the_hub_is_read(tmp_path, monkeypatch):
     assert asked[0] == ("openai/gsm8k", "main/train/0000.parquet", of)
     with pytest.raises(FileNotFoundError, match="hf://datasets/a/b/none could not be fetched"):
         registry.make_benchmark("custom", train="hf://datasets/a/b/none").tasks("seed")
-
-
-def test_a_class_with_the_name_of_an_embedded_default_has_its_own_demonstrations():
-    class Named(Custom):
-        name = "dial"
-
-        def questions(self, split):
-            yield Question(f"{split}?", "yes")
-
-    written_out = endless(Named(), np.random.default_rng(0))
-    (messages, answer), (_, written) = itertools.islice(written_out, 2)
-    assert messages[-1]["content"] == "seed?" and answer == "<answer>yes</answer>"
-    assert json.loads(written) == {"prompt": "seed?", "answer": "yes"}
