@@ -6,7 +6,6 @@ import decimal
 import gzip
 import io
 import json
-import pickle
 import sys
 
 import numpy as np
@@ -868,16 +867,6 @@ def test_a_class_and_its_options(module):
     assert roles == ["system", "user", "assistant", "user"]
     few = good.aggregate([(seed, Score(1.0, True, True)), (seed, Score(0.5, False, True))])
     assert few == {"accuracy": 0.5, "reward": 0.75}
-
-
-def test_a_worker_process_finds_the_class_too(module):
-    """By its name."""
-    good = registry.make_benchmark("mine:Good")
-    task = good.tasks("eval")[0]
-    pickled = pickle.dumps(good)
-    assert good.isolated and b"questions" not in pickled and len(pickled) < 2_000
-    with contextlib.closing(Worker(good, timeout=20.0)) as worker:
-        assert worker.ask("score", (task, "102")).success
 
 
 @pytest.mark.parametrize(
