@@ -7,7 +7,6 @@
 in alfworld 0.4.2's grammar, and whether the official engine called the game won.
 """
 
-import contextlib
 import json
 import os
 import pickle
@@ -28,17 +27,6 @@ pytestmark = [
     pytest.mark.data,
     pytest.mark.skipif(not engine.is_installed(), reason="needs the engine: pip install alfworld textworld"),
 ]
-
-
-def play(benchmark: ALFWorld, task, written: list[str]):
-    """Plays a list of commands; returns the score, or None if the game is not over."""
-    with contextlib.closing(benchmark.episode(task)) as episode:
-        for command in written:
-            assert episode.messages()[-1]["content"].endswith("What is your next command?")
-            score = episode.step(f"Action: {command}")
-            if score is not None:
-                return score
-    return None
 
 
 def follow(running: engine.Engine, world: World) -> None:
@@ -136,8 +124,8 @@ def test_verdicts_of_the_official_expert(grammar, directory):
         if grammar == "games":
             # The older grammar has neither the other put command nor `help`.
             written = [commands.translate(command, commands.PUT_IN_ON) for command in written]
-        score = play(benchmark, task, written)
-        assert (score is not None and score.success) == record["won"], task.id
+        score = benchmark.episode(task).play(f"Action: {command}" for command in written)
+        assert score.success == record["won"], task.id
         if record["won"]:
             assert score.detail["steps"] == len(written), task.id
 
@@ -149,6 +137,6 @@ def test_our_ways_win(directory):
     for task in benchmark.tasks("eval")[::stride]:
         world = benchmark._game(task).world()
         for way in (expert.walkthrough(world, benchmark.likely), expert.walkthrough(world, informed=True)):
-            score = play(benchmark, task, way)
+            score = benchmark.episode(task).play(f"Action: {command}" for command in way)
             assert score.success and score.detail["steps"] == len(way)
             assert not score.detail["inadmissible"]
