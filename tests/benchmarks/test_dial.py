@@ -82,7 +82,7 @@ def test_renamed_tools(dial):
     assert len(renamed) > 100
     used = set()
     for task in renamed:
-        names = dict(dial.program(task).names)
+        names = dial.program(task).names
         assert set(names) == set(OPERATIONS) and len(set(names.values())) == 3
         assert set(names.values()) <= set(NEW_NAMES)
         used |= set(names.values())
@@ -300,7 +300,7 @@ def test_tools_in_the_template(form):
     for task in (*dial.tasks("seed"), *dial.tasks("eval")):
         tools, system, _, worked, user = dial.agent_messages(task)
         names = [tool["function"]["name"] for tool in json.loads(tools["content"])]
-        assert names == [name for _, name in dial.program(task).names]
+        assert names == [*dial.program(task).names.values()]
         assert (tools["role"], system["role"], user) == ("tools", "system", task.messages[0])
         answer = dial.agent_answer(task)
         assert form_of(answer) == form_of(worked["content"]) == form
