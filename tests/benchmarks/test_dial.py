@@ -15,6 +15,7 @@ from genenv_jax.benchmarks.dial.chains import NEW_NAMES, OPERATIONS, Dial, Progr
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator
 from genenv_jax.benchmarks.dial.turns import DialTurns
 from genenv_jax.benchmarks.registry import make_benchmark
+from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_calls import FORMS, in_form
 
 STATEMENT = "Tools: add, subtract, multiply.\nStart at 3. add 5, multiply 4, subtract 9."
@@ -38,10 +39,9 @@ def depth(task):
 
 
 def parsed(dial, text):
-    """A generation's task, or the reason why `parse` or `verify` rejects it."""
-    outcome = dial.parse(text, dial.tasks("seed")[0], "new", 3)
-    if isinstance(outcome, Task):
-        outcome = dial.verify(outcome) or outcome
+    """A generation's task, or the reason for its rejection."""
+    seed = dial.tasks("seed")[0]
+    outcome = inspect(dial, text, done=True, seed=seed, task_id="new", generation=3)
     return outcome if isinstance(outcome, Task) else outcome.reason
 
 

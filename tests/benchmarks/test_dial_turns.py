@@ -16,8 +16,8 @@ from genenv_jax.benchmarks.dial.demonstrations import TurnsDemonstrator
 from genenv_jax.benchmarks.dial.episode import ANSWER_CHARS
 from genenv_jax.benchmarks.dial.programs import Choice, Program, read_statement
 from genenv_jax.benchmarks.dial.turns import NO_CHOICE, DialTurns
-from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_calls import FORMS, in_form
+from tests.benchmarks.test_dial import parsed
 
 STATEMENT = (
     "Tools: add, subtract, multiply.\nStart at 3. 1 add 4, 2 if even multiply 3 else add 2, "
@@ -65,13 +65,6 @@ def verdict(dial, task, answers):
     score, _ = played(dial, task, answers)
     assert score is not None and score.success == (score.reward == 1.0) == (not score.reason)
     return score.reward, score.valid, score.reason
-
-
-def parsed(dial, text):
-    """A generation's task, or the reason for its rejection."""
-    seed = dial.tasks("seed")[0]
-    outcome = inspect(dial, text, done=True, seed=seed, task_id="new", generation=3)
-    return outcome if isinstance(outcome, Task) else outcome.reason
 
 
 # -- programs -----------------------------------------------------------------------------------------
