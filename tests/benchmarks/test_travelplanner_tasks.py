@@ -2,7 +2,6 @@
 
 import pytest
 
-from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.travelplanner import tasks
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
 from genenv_jax.benchmarks.travelplanner.queries import Query
@@ -72,17 +71,6 @@ def test_validation_queries_with_their_information(directory):
     assert all(benchmark.verify(task) is None for task in benchmark.tasks("eval")[:3])
     with published("travelplanner", directory), pytest.raises(ValueError, match="git blob id"):
         tasks.read_world(directory, verify_files=True)
-
-
-def test_a_file_with_other_contents_is_named(directory):
-    with published("travelplanner", directory):
-        path = directory / PROMPTS
-        path.write_bytes(path.read_bytes().replace(b"Portfield", b"portfield", 1))
-        with pytest.raises(ValueError, match="std_travelplanner.jsonl has SHA-256"):
-            TravelPlanner(data_dir=directory, verify_files=True).tasks("seed")
-        path.unlink()
-        with pytest.raises(FileNotFoundError, match="is missing; it is published at https://"):
-            data_files.verify("travelplanner", directory, tasks.ALWAYS)
 
 
 @pytest.mark.parametrize(
