@@ -202,8 +202,7 @@ class World:
         thing, found = self.held, {}
         o, r = self.names[thing], self.names[receptacle]
         if self.is_accessible(receptacle) and self.fits(thing, receptacle):
-            put = commands.translate(f"put {o} in/on {r}", self.grammar)
-            found[put] = ("put", thing, receptacle)
+            found[commands.put(o, r, self.grammar)] = ("put", thing, receptacle)
         kind = self.receptacle_kind.get(receptacle)
         for verb, chore in TREATMENTS.items():
             # The newer rules allow cleaning only in a sink's basin.
