@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import commands, games, kinds, rooms
+from genenv_jax.benchmarks.alfworld import expert, games, kinds, rooms
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.chores import CHORES, TREATMENTS
 from genenv_jax.benchmarks.base import Rejection, Task
@@ -189,16 +189,16 @@ def spoiled(found: list[Room], count: int, rng: random.Random) -> Iterator[tuple
 
 
 def differences(benchmark: ALFWorld, task: Task, open_game: Any, grammar: str, seed: int) -> list[str]:
-    """Where engine and rules differ along a game's stored plan, with looks in between."""
+    """Where engine and rules differ along the expert's plan, with looks in between."""
     game, rng = benchmark._game(task), random.Random(seed)
     world, running = game.world(grammar), open_game(game, grammar)
     same = (running.overview, running.goal) == (world.overview(), game.goal)
     found = [] if same else ["overview"]
     try:
-        for planned in task.answer["plan"]:
+        for planned in expert.walkthrough(world, benchmark.likely):
             free = ("look", "examine", "inventory")
             looks = [command for command in world.admissible() if command.split()[0] in free]
-            for command in (rng.choice(looks), commands.translate(planned, grammar)):
+            for command in (rng.choice(looks), planned):
                 if list(running.admissible) != list(world.admissible()):
                     return [*found, f"commands before {command}"]
                 if running.step(command) != world.apply(command):

@@ -218,23 +218,17 @@ def test_the_simulator_is_shown_a_room(alfworld_games):
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "change",
     [
-        ({"plan": ["go to desk 1"]}, base.WRONG_ANSWER), ({"plan": ["fly away"]}, base.WRONG_ANSWER),
-        ({"plan": []}, base.WRONG_ANSWER), ({"plan": ["look"] * 21}, "too_many_steps"),
-        ({"plan": "look"}, base.BAD_ANSWER), ({"plan": [["look"]]}, base.BAD_ANSWER),
-        ({"room": {}}, base.BAD_ANSWER), ({"room": None}, base.BAD_ANSWER),
-        ({"texts": "../x"}, base.BAD_ANSWER),
+        {"plan": ["go to desk 1"]}, {"plan": ["fly away"]}, {"plan": []}, {"plan": ["look"] * 21},
+        {"room": {}}, {"room": None}, {"texts": "../x"},
     ],
 )  # fmt: skip
-def test_games_that_are_not_what_they_say(change, reason, alfworld_games, written):
+def test_a_written_game_whose_plan_does_not_win_is_rejected(change, alfworld_games, written):
     task = dataclasses.replace(written, answer={**written.answer, **change})
-    found = alfworld_games.verify(task)
-    assert found is not None and found.reason == reason
+    assert alfworld_games.verify(task).reason == base.WRONG_ANSWER
     if "plan" not in change:
         assert not alfworld_games.score(task, "Action: look").valid
-    other = dataclasses.replace(written, messages=({"role": "user", "content": "Do nothing."},))
-    assert alfworld_games.verify(other).reason == base.BAD_ANSWER
 
 
 def test_what_plays_is_told(alfworld_games, directory, monkeypatch):

@@ -5,9 +5,7 @@ import dataclasses
 import decimal
 import gzip
 import io
-import itertools
 import json
-import pickle
 import sys
 
 import numpy as np
@@ -17,8 +15,6 @@ from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
 from genenv_jax.benchmarks.calls import form_of
 from genenv_jax.benchmarks.custom import checkers, files
-from genenv_jax.benchmarks.custom.benchmark import Custom, Question
-from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.scoring.requests import BROKEN_EPISODES
 from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
 from genenv_jax.scoring.worker import Worker
@@ -60,14 +56,8 @@ def _graded(checker, reference, text):
         ("f1", "Ann", "Ann, Bo or Cy", 0.2),
         ("f1", ["Ann or Bo"], "Ann or Bo", 1),
         ("numeric", 3000, "<answer>3,000 m</answer>", 1),
-        ("numeric", 3000, "3e3", 1),
-        ("numeric", "3000", "3000.0", 1),
-        ("numeric", 3000, "3000.001", 0),
-        ("numeric", 12345678, "12345679", 0),
         ("numeric", 0.333333, "0.3333333", 1),
         ("numeric", 0.3333, "0.333", 0),
-        ("numeric", -7, "\u22127 degrees", 1),
-        ("numeric", 7, "-7", 0),
         ("numeric", "3 boxes of 24 are 3*24=<<3*24=72>>72.\n#### 72", "72", 1),
         ("numeric", 72, "So it is 72.0 in 3 boxes", None),
         ("last_number", "... #### 1,072", "First 3 boxes, then 1,072 apples.", 1),
@@ -157,7 +147,6 @@ def test_every_digit_of_a_whole_number_counts(reference):
 def test_a_reference_as_an_agent_writes_it_is_right(checker, reference):
     kept = checkers.read_reference(checker, reference)
     assert _graded(checker, reference, checkers.write(checker, kept)) == 1
-    assert checkers.read_reference(checker, checkers.to_json(checker, kept)) == kept
     assert json.loads(json.dumps(kept)) == kept
 
 
@@ -874,16 +863,6 @@ def test_a_class_and_its_options(module):
     assert few == {"accuracy": 0.5, "reward": 0.75}
 
 
-def test_a_worker_process_finds_the_class_too(module):
-    """By its name."""
-    good = registry.make_benchmark("mine:Good")
-    task = good.tasks("eval")[0]
-    pickled = pickle.dumps(good)
-    assert good.isolated and b"questions" not in pickled and len(pickled) < 2_000
-    with contextlib.closing(Worker(good, timeout=20.0)) as worker:
-        assert worker.ask("score", (task, "102")).success
-
-
 @pytest.mark.parametrize(
     ("reward", "message"),
     [
@@ -931,16 +910,3 @@ def test_a_file_of_the_hub_is_read(tmp_path, monkeypatch):
     assert asked[0] == ("openai/gsm8k", "main/train/0000.parquet", of)
     with pytest.raises(FileNotFoundError, match="hf://datasets/a/b/none could not be fetched"):
         registry.make_benchmark("custom", train="hf://datasets/a/b/none").tasks("seed")
-
-
-def test_a_class_with_the_name_of_an_embedded_default_has_its_own_demonstrations():
-    class Named(Custom):
-        name = "dial"
-
-        def questions(self, split):
-            yield Question(f"{split}?", "yes")
-
-    written_out = endless(Named(), np.random.default_rng(0))
-    (messages, answer), (_, written) = itertools.islice(written_out, 2)
-    assert messages[-1]["content"] == "seed?" and answer == "<answer>yes</answer>"
-    assert json.loads(written) == {"prompt": "seed?", "answer": "yes"}

@@ -13,7 +13,9 @@ from genenv_jax.benchmarks.calls import form_of, write_calls
 from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.benchmarks.dial.chains import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator
+from genenv_jax.benchmarks.dial.turns import DialTurns
 from genenv_jax.benchmarks.registry import make_benchmark
+from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_calls import FORMS, in_form
 
 STATEMENT = "Tools: add, subtract, multiply.\nStart at 3. add 5, multiply 4, subtract 9."
@@ -37,10 +39,9 @@ def depth(task):
 
 
 def parsed(dial, text):
-    """A generation's task, or the reason why `parse` or `verify` rejects it."""
-    outcome = dial.parse(text, dial.tasks("seed")[0], "new", 3)
-    if isinstance(outcome, Task):
-        outcome = dial.verify(outcome) or outcome
+    """A generation's task, or the reason for its rejection."""
+    seed = dial.tasks("seed")[0]
+    outcome = inspect(dial, text, done=True, seed=seed, task_id="new", generation=3)
     return outcome if isinstance(outcome, Task) else outcome.reason
 
 
@@ -81,7 +82,7 @@ def test_renamed_tools(dial):
     assert len(renamed) > 100
     used = set()
     for task in renamed:
-        names = dict(dial.program(task).names)
+        names = dial.program(task).names
         assert set(names) == set(OPERATIONS) and len(set(names.values())) == 3
         assert set(names.values()) <= set(NEW_NAMES)
         used |= set(names.values())
@@ -98,26 +99,29 @@ def test_renamed_tools(dial):
 # -- the data -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("positions", [3, 5, 10])
-def test_seeds_and_held_out_tasks_are_different(positions):
-    dial = Dial(positions=positions)
-    seeds = [dial.canonical(task) for task in dial.tasks("seed")]
-    held_out = [dial.canonical(task) for task in dial.tasks("eval")]
-    assert len(seeds) == 64 and dial.held_out == set(held_out)
-    assert len({*seeds, *held_out}) == len(seeds) + len(held_out)
-
-
-def test_depths(dial):
-    count = collections.Counter(task.category for task in dial.tasks("eval"))
-    for split, depths in {"in_distribution": range(1, 7), "deeper": (7, 8), "renamed": range(1, 7)}.items():
+@pytest.mark.parametrize("kind", [Dial, DialTurns])
+@pytest.mark.parametrize("positions", [2, 3, 5, 10])
+def test_seeds_and_held_out_tasks(kind, positions):
+    """All different, of every depth, and drawn by the seed alone."""
+    dial, splits = kind(positions=positions), {"in_distribution": range(1, 7), "deeper": (7, 8)}
+    splits |= {"renamed": range(1, 7)} if kind is Dial else {}
+    seeds, held_out = dial.tasks("seed"), dial.tasks("eval")
+    asked = [dial.canonical(task) for task in (*seeds, *held_out)]
+    assert len(seeds) == 64 and len(set(asked)) == len(asked)
+    assert dial.held_out == {dial.canonical(task) for task in held_out}
+    count = collections.Counter(task.category for task in held_out)
+    for split, depths in splits.items():
         for d in depths:
-            # There are 270 programs of depth 1, and a sixteenth may be held out.
-            assert count.pop(f"{split}/depth_{d}") == (16 if d == 1 else 24)
+            # There are 270 chains of depth 1, and a sixteenth may be held out.
+            most = 16 if kind is Dial and d == 1 else 24
+            found = count.pop(f"{split}/depth_{d}")
+            assert found == most if positions == 10 else 0 < found <= most
     assert not count
-    for task in [*dial.tasks("eval"), *dial.tasks("seed")]:
-        assert task.category.split("/")[-1] == f"depth_{depth(task)}"
-    seeds = collections.Counter(depth(task) for task in dial.tasks("seed"))
-    assert set(seeds) == set(range(1, 7))
+    for task in (*seeds, *held_out):
+        assert dial.is_interactive(task) == (kind is DialTurns)
+        assert task.category.split("/")[-1] == f"depth_{len(dial.program(task).calls)}"
+    assert kind(positions=positions).tasks("eval") == held_out
+    assert kind(positions=positions, seed=1).tasks("seed") != seeds
 
 
 def test_the_depths_of_the_seeds_follow_their_frequencies():
@@ -127,18 +131,6 @@ def test_the_depths_of_the_seeds_follow_their_frequencies():
     # Depth 1 has slightly fewer: some of its programs are drawn twice.
     shares = np.array([seeds[d] / 1000 for d in range(1, 7)])
     assert np.abs(shares - weights).max() < 0.05
-
-
-def test_the_data_follows_from_the_seed():
-    def data(seed):
-        dial = Dial(seed=seed, num_seeds=20)
-        return [task.to_json() for split in ("seed", "eval") for task in dial.tasks(split)]
-
-    assert data(0) == data(0)
-    assert data(0) != data(1)
-    for record in data(0):
-        task = Task.from_json(json.loads(json.dumps(record)))
-        assert Dial.program(task) == read_statement(task.messages[-1]["content"])
 
 
 _ONE_CALL = {"positions": 2, "max_depth": 1, "seed_depths": [1]}
@@ -236,7 +228,6 @@ def test_what_this_dial_does_not_have(small):
     assert isinstance(parsed(small, text(("add", 4), start=4)), Task)
     assert parsed(small, text(("add", 4), start=5)) == base.NOT_EXECUTABLE
     assert parsed(small, text(("add", 5))) == base.NOT_EXECUTABLE
-    assert parsed(small, text(("add", 0))) == base.NOT_EXECUTABLE
     assert isinstance(parsed(small, text(*[("add", 1)] * 6)), Task)
     assert parsed(small, text(*[("add", 1)] * 7)) == base.TOO_DEEP
 
@@ -309,7 +300,7 @@ def test_tools_in_the_template(form):
     for task in (*dial.tasks("seed"), *dial.tasks("eval")):
         tools, system, _, worked, user = dial.agent_messages(task)
         names = [tool["function"]["name"] for tool in json.loads(tools["content"])]
-        assert names == [name for _, name in dial.program(task).names]
+        assert names == [*dial.program(task).names.values()]
         assert (tools["role"], system["role"], user) == ("tools", "system", task.messages[0])
         answer = dial.agent_answer(task)
         assert form_of(answer) == form_of(worked["content"]) == form
@@ -510,9 +501,9 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
     assert max(depths.values()) < 1.3 * min(depths.values())
 
 
-def test_the_demonstrations_follow_from_their_seed(small):
+@pytest.mark.parametrize("kind", [Dial, DialTurns])
+def test_the_demonstrations_follow_from_their_seed(kind):
     def first(seed):
-        return list(itertools.islice(endless(small, np.random.default_rng(seed)), 50))
+        return list(itertools.islice(endless(kind(num_seeds=2), np.random.default_rng(seed)), 50))
 
-    assert first(0) == first(0)
-    assert first(0) != first(1)
+    assert first(0) == first(0) != first(1)

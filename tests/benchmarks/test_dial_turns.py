@@ -16,8 +16,8 @@ from genenv_jax.benchmarks.dial.demonstrations import TurnsDemonstrator
 from genenv_jax.benchmarks.dial.episode import ANSWER_CHARS
 from genenv_jax.benchmarks.dial.programs import Choice, Program, read_statement
 from genenv_jax.benchmarks.dial.turns import NO_CHOICE, DialTurns
-from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_calls import FORMS, in_form
+from tests.benchmarks.test_dial import parsed
 
 STATEMENT = (
     "Tools: add, subtract, multiply.\nStart at 3. 1 add 4, 2 if even multiply 3 else add 2, "
@@ -67,13 +67,6 @@ def verdict(dial, task, answers):
     return score.reward, score.valid, score.reason
 
 
-def parsed(dial, text):
-    """A generation's task, or the reason for its rejection."""
-    seed = dial.tasks("seed")[0]
-    outcome = inspect(dial, text, done=True, seed=seed, task_id="new", generation=3)
-    return outcome if isinstance(outcome, Task) else outcome.reason
-
-
 # -- programs -----------------------------------------------------------------------------------------
 
 
@@ -118,27 +111,6 @@ def test_the_interpreter(positions):
 
 
 # -- the data -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("positions", [2, 5, 10])
-def test_seeds_and_held_out_tasks(positions):
-    dial = DialTurns(positions=positions)
-    seeds, held_out = dial.tasks("seed"), dial.tasks("eval")
-    asked = [dial.canonical(task) for task in (*seeds, *held_out)]
-    assert len(seeds) == 64 and len(set(asked)) == len(asked)
-    assert dial.held_out == {dial.canonical(task) for task in held_out}
-    counts = collections.Counter(task.category for task in held_out)
-    for split, depths in {"in_distribution": range(1, 7), "deeper": (7, 8)}.items():
-        for depth in depths:
-            assert 0 < counts.pop(f"{split}/depth_{depth}") <= 24
-    assert not counts
-    for task in (*seeds, *held_out):
-        assert dial.is_interactive(task)
-        assert task.category.endswith(f"depth_{len(dial.program(task).calls)}")
-    again = DialTurns(positions=positions)
-    assert [task.to_json() for task in again.tasks("eval")] == [t.to_json() for t in held_out]
-    other = DialTurns(positions=positions, seed=1)
-    assert [task.to_json() for task in other.tasks("seed")] != [t.to_json() for t in seeds]
 
 
 def test_tasks_are_drawn(dial):
@@ -279,20 +251,6 @@ def test_an_answer_is_read_up_to_a_length(dial, task):
     wide = ANSWERS[0] + " " * (ANSWER_CHARS - len(ANSWERS[0]))
     assert verdict(dial, task, [wide, *ANSWERS[1:]]) == (1.0, True, "")
     assert verdict(dial, task, [wide + " "]) == (0.0, False, base.TOO_LONG)
-
-
-def test_no_other_calls_of_as_many_win(dial):
-    """Of all 144 pairs of calls in two turns, one is right."""
-    program = Program(1, (("add", 2), Choice("odd", ("multiply", 2), ("multiply", 3))))
-    task, wins = dial.task(program, id="", category=""), []
-    for first, second in itertools.product(dial.plain, repeat=2):
-        at = CALLED[first[0]](1, first[1]) % 5
-        end = CALLED[second[0]](at, second[1]) % 5
-        calls = f"1 {first[0]}(1, {first[1]})", f"2 {second[0]}({at}, {second[1]})"
-        answers = [*calls, f"3 done {end}"]
-        if dial.score(task, "\n".join(answers)).success:
-            wins.append(answers)
-    assert wins == [dial.agent_answers(task)]
 
 
 def test_a_text_is_scored_line_by_line(dial, task):
@@ -512,9 +470,9 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
                 if call.call[0] == call.otherwise[0]:
                     continue  # the branch cannot be determined
                 passes, taken = at in dial.tests[call.test], name == call.call[0]
-                branches[call.test in wrong.tests].append(passes == taken)
+                branches[call.test in wrong].append(passes == taken)
                 call = call.call if taken else call.otherwise
-            arguments[call in wrong.calls].append((n == call[1], n == wrong.calls.get(call)))
+            arguments[call in wrong].append((n == call[1], n == wrong.get(call)))
     understood, misunderstood = np.mean(arguments[False], axis=0), np.mean(arguments[True], axis=0)
     assert abs(understood[0] - (0.9 + 0.1 / 4)) < 0.01
     assert np.abs(misunderstood - (0.3 + 0.1 / 4, 0.6 + 0.1 / 4)).max() < 0.02
@@ -524,14 +482,8 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
 
 def test_the_endless_demonstrations(dial):
     """All turns of an episode, then a simulator pair, whose task passes."""
-
-    def first(seed):
-        return list(itertools.islice(endless(dial, np.random.default_rng(seed)), 400))
-
-    pairs = first(0)
-    assert pairs == first(0) != first(1)
     episodes = written = 0
-    for messages, completion in pairs:
+    for messages, completion in itertools.islice(endless(dial, np.random.default_rng(0)), 400):
         if messages[0]["content"] == dial.agent_instruction:
             episodes += len(messages) == 2
             continue

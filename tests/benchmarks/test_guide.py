@@ -11,7 +11,6 @@ import pytest
 
 from genenv_jax.benchmarks import demonstrations, registry
 from genenv_jax.scoring.verification import inspect
-from tests import tiny
 from tests.commands import COMPILE_FAST, ROOT
 from tests.runs import lines
 
@@ -103,19 +102,6 @@ def test_the_commands_run(directory):
     for name in ("units", "units-scratch", "lamps", "facts"):
         assert lines(directory / "runs" / name)[-1]["step"] == 2
         assert lines(directory / "runs" / name, "tasks.jsonl")
-
-
-@pytest.mark.slow
-def test_the_commands_with_a_real_model_run(directory):
-    """With a small model in its place; training only as a dry run."""
-    _, _, commands, *_ = _COMMANDS.findall(GUIDE)
-    hub = "HuggingFaceTB/SmolLM2-135M-Instruct"
-    assert commands.count(hub) == 1 and commands.endswith("units:Units\n")
-    model = tiny.write_model(directory / "model", max_position_embeddings=2048)
-    here = f"--config.model.path={model} --dry_run"
-    said = run(directory, f"{commands.replace(hub, str(model)).rstrip()} {here}")
-    assert re.search(r"^benchmark +units: \d+ seed tasks, 60 held-out tasks", said, re.MULTILINE)
-    assert len(lines(directory / "runs/units-smollm2", "predictions.jsonl")) == 8
 
 
 LOOSE = """

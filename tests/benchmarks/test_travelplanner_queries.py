@@ -123,6 +123,3 @@ def test_parentheses():
     assert before_parenthesis("Denver (Colorado) x (y)") == "Denver "
     assert before_parenthesis("Denver(Colorado") == "Denver(Colorado"
     assert before_parenthesis("a\nb(c)") == "a\nb(c)"
-    for function in (before_parenthesis, name_and_city):
-        with pytest.raises(TypeError):
-            function(None)

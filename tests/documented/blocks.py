@@ -4,7 +4,6 @@ import ast
 import dataclasses
 import os
 import pathlib
-import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,13 +17,12 @@ from tests.commands import ROOT
 COMMANDS = "sh"
 LANGUAGES = (COMMANDS, "text", "python", "json")
 
-# Nothing is on PATH, so bash finds no program.  The handler records each instead, with its line, its
-# environment and its piped input.  Tools whose results a line uses do run.
+# Nothing is on PATH, so bash finds no program.  The handler records each instead, with its line and its piped
+# input.  Tools whose results a line uses do run.
 _RECORD = r"""
 command_not_found_handle() {
   local at="$RECORD/$DOC_LINE-$BASHPID-$RANDOM"
   printf '%s\0' "$DOC_LINE" "$@" >"$at"
-  export -p >"$at.env"
   case $1 in
     envsubst | id | mkdir) PATH=$TOOLS "$@" ;;
     *) if [[ -p /dev/stdin ]]; then PATH=$TOOLS cat >"$at.stdin"; fi ;;
@@ -64,14 +62,12 @@ class Invocation:
       program: the module after "python -m", a script's path after "python", else the first word; a command
         of `genenv` is "genenv COMMAND".
       arguments: what follows `program`.
-      environment: variables exported by earlier lines or set before the program.
       stdin: its piped input.
     """
 
     where: str
     program: str
     arguments: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...]
     stdin: str
 
     def flag(self, name: str) -> str | None:
@@ -124,20 +120,13 @@ def invocations(block: Block) -> list[Invocation]:
         for file in (directory / "record").iterdir():
             if not file.suffix:
                 line, *words = file.read_text().split("\0")[:-1]
-                pairs = (word.partition("=") for word in shlex.split(_stored(file, ".env")) if "=" in word)
-                own = {*before, "TOOLS", "RECORD", "DOC_LINE", "SHLVL", "OLDPWD"}
-                environment = tuple((key, value) for key, _, value in pairs if key not in own)
                 where = f"{block.page}:{block.line + int(line) - 1}"
                 program, arguments = _program(words)
-                stdin = _stored(file, ".stdin")
-                invocation = Invocation(where, program, tuple(arguments), environment, stdin)
+                piped = file.with_suffix(".stdin")
+                stdin = piped.read_text() if piped.exists() else ""
+                invocation = Invocation(where, program, tuple(arguments), stdin)
                 found.append((int(line), file.stat().st_mtime_ns, invocation))
         return [invocation for *_, invocation in sorted(found, key=lambda item: item[:2])]
-
-
-def _stored(file: pathlib.Path, suffix: str) -> str:
-    beside = file.with_name(file.name + suffix)
-    return beside.read_text() if beside.exists() else ""
 
 
 def _program(words: list[str]) -> tuple[str, list[str]]:

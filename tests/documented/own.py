@@ -51,6 +51,7 @@ def prints(program: str, said: str, *few: str) -> Callable:
 
 
 evaluate_model = prints("evaluate", "page: {workdir}/report.html", *ONE_ANSWER, *ONE_DEVICE)
+evaluate_simulator = prints("evaluate", "generated/valid_share", *ONE_ANSWER, *ONE_DEVICE)
 report = prints("report", "/report/report.html")
 parity = prints(*("bench/parity.py", "of 2 tokens at most: 1 of 1 equal", "--lengths=60", "--new_tokens=2"))
 
@@ -96,13 +97,6 @@ def evaluate_server(invocation: Invocation, place: Checkout) -> None:
         done = place.run("evaluate", *given, *ONE_ANSWER)
     _succeeded(done, "greedy  accuracy ")
     assert {request["model"] for request in requests} == {invocation.flag("endpoint_model")}
-
-
-def evaluate_simulator(invocation: Invocation, place: Checkout) -> None:
-    """A small model varies one seed."""
-    done = place.run("evaluate", *place.with_model(invocation), *ONE_ANSWER, *ONE_DEVICE)
-    _succeeded(done, "generated/valid_share")
-    assert (place.root / invocation.flag("workdir") / "tasks.jsonl").read_text()
 
 
 def play(invocation: Invocation, place: Checkout) -> None:

@@ -27,8 +27,6 @@ _GRAMMAR = {
 }
 _ENTITY = re.compile(_THING)
 _PUT = re.compile(rf"put ({_THING}) (?:in ?/ ?on|in|on|into|onto|in or on|inside) ({_THING})\Z")
-_PUT_IN_ON = re.compile(rf"put ({_THING}) in/on ({_THING})\Z")
-_MOVE_TO = re.compile(rf"move ({_THING}) to ({_THING})\Z")
 _NUMBER = r"[(\[#]?[0-9]{1,3}[)\]]?"
 _ACTION = re.compile(
     rf"[\s*_#>-]{{0,8}}(?:{_NUMBER}\.? )?(?:next )?(?:action|command)(?: ?{_NUMBER})?[ *_]{{0,4}}:",
@@ -73,7 +71,7 @@ def normalise(line: str) -> str:
 
 def is_command(command: str, grammar: str) -> bool:
     """Whether a normalised command follows the grammar, whatever the game's state."""
-    return len(command) <= MAX_COMMAND and bool(_GRAMMAR[grammar].match(command))
+    return bool(_GRAMMAR[grammar].match(command))
 
 
 def entities(command: str) -> list[str]:
@@ -81,11 +79,9 @@ def entities(command: str) -> list[str]:
     return _ENTITY.findall(command)
 
 
-def translate(command: str, grammar: str) -> str:
-    """The same command in another grammar."""
-    if grammar == MOVE_TO:
-        return _PUT_IN_ON.sub(r"move \1 to \2", command)
-    return _MOVE_TO.sub(r"put \1 in/on \2", command)
+def put(thing: str, place: str, grammar: str) -> str:
+    """The command in which the grammars differ."""
+    return f"put {thing} in/on {place}" if grammar == PUT_IN_ON else f"move {thing} to {place}"
 
 
 def kind_and_number(name: str) -> tuple[str, int]:

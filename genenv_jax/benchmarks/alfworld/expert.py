@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from genenv_jax.benchmarks.alfworld.chores import CHORES
-from genenv_jax.benchmarks.alfworld.commands import kind_and_number
+from genenv_jax.benchmarks.alfworld.commands import kind_and_number, put
 from genenv_jax.benchmarks.alfworld.world import World
 
 # (kind of object, kind of receptacle) -> expected number of such objects in one such receptacle
@@ -83,10 +83,7 @@ class _Run:
                 self.do(f"{goal.kind} {world.names[found[0]]} with {world.names[tool]}")
             self.go(target)
             self.open(target)
-            put = [c for c, a in world.admissible().items() if a == ("put", found[0], target)]
-            if not put:
-                raise NoPlan(f"{world.names[found[0]]} cannot be put there")
-            self.do(put[0])
+            self.do(put(world.names[found[0]], world.names[target], world.grammar))
 
     def target(self) -> str:
         """Where the objects go; for "two", the receptacle that already holds most of them."""

@@ -6,13 +6,15 @@ from typing import Any
 
 from genenv_jax.benchmarks.alfworld import expert, kinds, pddl, rooms, tasks
 from genenv_jax.benchmarks.alfworld.chores import CHORES
-from genenv_jax.benchmarks.alfworld.commands import kind_and_number
+from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT, kind_and_number
 from genenv_jax.benchmarks.alfworld.world import World
-from genenv_jax.benchmarks.base import BAD_ANSWER, Rejection, Task
+from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.lenient import parse_lenient
 
 UNSOLVABLE = "unsolvable"  # the expert finds no way
 TOO_MANY_STEPS = "too_many_steps"  # more than an episode allows
 
+_MAX_DEPTH = 4  # nesting of a room's JSON, which has 3
 # How much of a published game's room the simulator is shown.
 _PLACES, _OBJECTS, _CONTENTS = 12, 20, 4
 
@@ -67,8 +69,12 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
 
 
 def read(text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_steps: int) -> Task | Rejection:
-    """The game of a room that a simulator wrote.  Never raises.  Reasons: those of `rooms.parse`, `solve`."""
-    room = rooms.parse(text)
+    """The game of a room that a simulator wrote; total.
+
+    Reasons: those of `parse_lenient`, `rooms.read` and `solve`.
+    """
+    value = parse_lenient(text, MAX_TEXT, _MAX_DEPTH)
+    room = value if isinstance(value, Rejection) else rooms.read(value)
     if isinstance(room, Rejection):
         return room
     solution = solve(_world(room, grammar), likely, max_steps)
@@ -84,23 +90,6 @@ def read(text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_ste
             "room": room.to_json(), **solution,
         },
     )  # fmt: skip
-
-
-def fault(task: Task, max_steps: int) -> Rejection | None:
-    """Why a generated game is invalid, or None.  Only an episode can tell whether its plan wins."""
-    spec = task.answer
-    room, plan = rooms.read(spec["room"]), spec["plan"]
-    if isinstance(room, Rejection):
-        return room
-    if room.to_json() != spec["room"] or task.messages != (_message(room),):
-        return Rejection(BAD_ANSWER, "the room is not in its normal form, or the task differs")
-    if not isinstance(plan, list) or not all(isinstance(command, str) for command in plan):
-        return Rejection(BAD_ANSWER, "the plan: expected a list of commands")
-    if len(plan) > max_steps:
-        return Rejection(TOO_MANY_STEPS, f"{len(plan)} steps, an episode has {max_steps}")
-    if _world(room, spec["grammar"]).won():
-        return Rejection(rooms.SOLVED, "the goal is met at the start")
-    return None
 
 
 def signature(task: Task) -> str:

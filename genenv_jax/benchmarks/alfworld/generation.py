@@ -6,7 +6,6 @@ An invented room cannot be executed, but its text must be consistent.
 
 import dataclasses
 import re
-from collections.abc import Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import commands, prompts
@@ -68,35 +67,21 @@ def fault(task: Task) -> Rejection | None:
     admissible, action = task.answer["admissible"], task.answer["action"]
     if not goal or "\n" in goal or len(goal) > MAX_GOAL:
         return Rejection(base.UNPARSABLE, f"the task: expected one line of at most {MAX_GOAL} characters")
-    return (
-        _check_commands(admissible, task.answer["grammar"])
-        or _check_action(goal, admissible, action)
-        or _check_state(observations, admissible, action)
-    )
-
-
-def _check_commands(admissible: Sequence[str], grammar: str) -> Rejection | None:
     if not 2 <= len(admissible) <= MAX_COMMANDS:
         return Rejection(base.BAD_TOOLS, f"{len(admissible)} commands, expected 2 to {MAX_COMMANDS}")
     for command in admissible:
-        if not commands.is_command(command, grammar):
+        if not commands.is_command(command, task.answer["grammar"]):
             return Rejection(base.BAD_TOOLS, f"{command[:60]!r} is not a command")
-    if len(set(admissible)) != len(admissible):
-        return Rejection(base.BAD_TOOLS, "a command is listed twice")
     verbs = {command.partition(" ")[0] for command in admissible}
     if "take" in verbs and verbs & {"put", "move", "clean", "heat", "cool", "slice"}:
         return Rejection(base.BAD_TOOLS, "the hands are empty and full at once")
-    return None
-
-
-def _check_action(goal: str, admissible: Sequence[str], action: str) -> Rejection | None:
     if action not in admissible:
         return Rejection(base.BAD_ANSWER, f"{action[:60]!r} is not among the commands")
     verb, chore = action.partition(" ")[0], goal.lower()
-    kinds = [entity.partition(" ")[0] for entity in commands.entities(action)]
-    named = kinds if verb in ("put", "move") else kinds[:1]
+    named = commands.entities(action)
     if verb in ("take", "put", "move", "use", "clean", "heat", "cool"):
-        for kind in named:
+        for entity in named if verb in ("put", "move") else named[:1]:
+            kind = entity.partition(" ")[0]
             if kind not in chore:
                 return Rejection(base.BAD_ANSWER, f"the task does not name {kind!r}")
     if verb in _WORDS and not any(word in chore for word in _WORDS[verb]):
@@ -105,20 +90,12 @@ def _check_action(goal: str, admissible: Sequence[str], action: str) -> Rejectio
         return Rejection(base.BAD_ANSWER, f"{verb!r} advances no task")
     if action in " ".join(fold(goal).split()):
         return Rejection(base.GIVEN_AWAY, "the task is the action")
-    return None
-
-
-def _check_state(observations: str, admissible: Sequence[str], action: str) -> Rejection | None:
     seen = set(commands.entities(observations))
-    named = commands.entities(action)
     for entity in named:
         if entity not in seen:
             return Rejection(base.NOT_EXECUTABLE, f"{entity} was not seen")
-    verb = action.partition(" ")[0]
-    if verb in ("take", "put", "move", "clean", "heat", "cool"):
-        place = named[-1]
-        if f"go to {place}" in admissible:
-            return Rejection(base.NOT_EXECUTABLE, f"the agent is not at {place}")
+    if verb in ("take", "put", "move", "clean", "heat", "cool") and f"go to {named[-1]}" in admissible:
+        return Rejection(base.NOT_EXECUTABLE, f"the agent is not at {named[-1]}")
     if prompts.LEFT_OUT in observations:
         return None  # the omitted steps may say what is carried
     held = _held_object(observations)

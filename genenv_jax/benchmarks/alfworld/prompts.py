@@ -15,7 +15,7 @@ COMMAND = "> "  # before a command in a situation
 LEFT_OUT = "[... earlier steps are left out ...]"
 HEADERS = ("New Task:", "New Observations:", "New Commands:", "New Action:")
 
-_PUT = {commands.PUT_IN_ON: "put OBJECT in/on PLACE", commands.MOVE_TO: "move OBJECT to PLACE"}
+_PUT = {grammar: commands.put("OBJECT", "PLACE", grammar) for grammar in commands.GRAMMARS}
 
 _AGENT_RULES = """\
 You are a household robot in a text world. You read what you see and answer with one command at \

@@ -17,9 +17,8 @@ from typing import Any
 
 from genenv_jax.benchmarks.alfworld import kinds
 from genenv_jax.benchmarks.alfworld.chores import CHORES
-from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT, kind_and_number
+from genenv_jax.benchmarks.alfworld.commands import kind_and_number
 from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
-from genenv_jax.benchmarks.lenient import parse_lenient
 
 # Why a room is rejected.
 TOO_MANY = "too_many_things"
@@ -32,7 +31,6 @@ CANNOT_CLOSE = "cannot_close"  # "closed" names a place without a door
 BAD_GOAL = "bad_goal"  # none of the six chores, or a chore that its kinds do not allow
 SOLVED = "solved_at_start"
 
-_MAX_DEPTH = 4  # nesting of the JSON; a room has 3
 MAX_PLACES, MAX_OBJECTS, MAX_CONTENTS = 20, 32, 10
 
 _NAME = re.compile(r"([a-z]{1,32}) ([1-9][0-9]?)")
@@ -150,12 +148,6 @@ class Room:
         return f"(exists (?r - receptacle) {inner})"
 
 
-def parse(text: str) -> Room | Rejection:
-    """The room that a simulator wrote.  Never raises; reasons: those of `parse_lenient` and `read`."""
-    value = parse_lenient(text, MAX_TEXT, _MAX_DEPTH)
-    return value if isinstance(value, Rejection) else read(value)
-
-
 def read(value: Any) -> Room | Rejection:
     """A room from JSON values, or a rejection for one of the reasons above or UNPARSABLE.  Never raises."""
     if not isinstance(value, Mapping) or set(value) - {"closed"} != {"goal", "places"}:
@@ -172,14 +164,7 @@ def read(value: Any) -> Room | Rejection:
     names = [*goal.values(), *places, *closed, *(t for v in places.values() for t in v)]
     if not all(isinstance(name, str) for name in names):
         return Rejection(UNPARSABLE, "expected texts as names")
-    return (
-        _counts(places, closed)
-        or _misnamed(places)
-        or _misplaced(places)
-        or _misclosed(places, closed)
-        or _goal_fault(goal)
-        or _room(goal, places, closed)
-    )
+    return _fault(goal, places, closed) or _room(goal, places, closed)
 
 
 def _room(goal: Mapping[str, str], places: Mapping[str, list[str]], closed: list[str]) -> Room:
@@ -201,62 +186,42 @@ def _ranks(names: Iterable[str]) -> dict[str, Name]:
     return found
 
 
-def _counts(places: Mapping[str, list[str]], closed: list[str]) -> Rejection | None:
-    numbers = (
+def _fault(goal: Mapping[str, str], places: Mapping[str, list[str]], closed: list[str]) -> Rejection | None:
+    """The first reason why a room is rejected, or None."""
+    things = [thing for held in places.values() for thing in held]
+    for what, number, most in (
         ("places", len(places), MAX_PLACES),
         ("closed places", len(closed), MAX_PLACES),
-        ("objects", sum(map(len, places.values())), MAX_OBJECTS),
-        ("objects at one place", max(map(len, places.values()), default=0), MAX_CONTENTS),
-    )
-    for what, number, most in numbers:
+        ("objects", len(things), MAX_OBJECTS),
+        ("objects at one place", max(map(len, places.values())), MAX_CONTENTS),
+    ):
         if number > most:
             return Rejection(TOO_MANY, f"{number} {what}, at most {most}")
-    return None
-
-
-def _misnamed(places: Mapping[str, list[str]]) -> Rejection | None:
-    for names, known in (
-        (places, kinds.HOLDS),
-        ((t for v in places.values() for t in v), kinds.OBJECTS | kinds.LAMPS),
-    ):
+    for names, known in ((places, kinds.HOLDS), (things, kinds.OBJECTS | kinds.LAMPS)):
         for name in names:
             found = _NAME.fullmatch(name)
             if not found:
                 return Rejection(BAD_NAME, f"{name[:40]!r}: expected a kind and a number to 99")
             if found[1] not in known:
                 return Rejection(UNKNOWN_KIND, f"{name!r}")
-    return None
-
-
-def _misplaced(places: Mapping[str, list[str]]) -> Rejection | None:
-    seen = Counter(thing for things in places.values() for thing in things)
-    for thing, times in seen.items():
+    for name, times in Counter(things).items():
         if times > 1:
-            return Rejection(IN_TWO_PLACES, f"{thing} is there {times} times")
-    for place, things in places.items():
-        for thing in things:
-            if not kinds.can_stand(kind_and_number(thing)[0], kind_and_number(place)[0]):
-                return Rejection(CANNOT_HOLD, f"{thing} at {place}")
-    return None
-
-
-def _misclosed(places: Mapping[str, list[str]], closed: list[str]) -> Rejection | None:
-    for place in closed:
-        if place not in places:
-            return Rejection(UNKNOWN_PLACE, f"closed: {place[:40]!r} is not among the places")
-        if kind_and_number(place)[0] not in kinds.CLOSABLE | kinds.CLOSED:
-            return Rejection(CANNOT_CLOSE, f"{place} has no door")
-    return None
-
-
-def _goal_fault(goal: Mapping[str, str]) -> Rejection | None:
+            return Rejection(IN_TWO_PLACES, f"{name} is there {times} times")
+    for at, held in places.items():
+        for name in held:
+            if not kinds.can_stand(kind_and_number(name)[0], kind_and_number(at)[0]):
+                return Rejection(CANNOT_HOLD, f"{name} at {at}")
+    for at in closed:
+        if at not in places:
+            return Rejection(UNKNOWN_PLACE, f"closed: {at[:40]!r} is not among the places")
+        if kind_and_number(at)[0] not in kinds.CLOSABLE | kinds.CLOSED:
+            return Rejection(CANNOT_CLOSE, f"{at} has no door")
     task, thing, place = goal["task"], goal["object"], goal["place"]
     if task not in CHORES:
         return Rejection(BAD_GOAL, f"{task[:40]!r}: expected one of {', '.join(CHORES)}")
     if thing not in kinds.OBJECTS:
         return Rejection(UNKNOWN_KIND, f"goal: {thing[:40]!r} is not a kind of object")
-    known = kinds.LAMPS if task == "light" else kinds.HOLDS
-    if place not in known:
+    if place not in (kinds.LAMPS if task == "light" else kinds.HOLDS):
         what = "lamp" if task == "light" else "place"
         return Rejection(UNKNOWN_KIND, f"goal: {place[:40]!r} is not a kind of {what}")
     flag = CHORES[task].flag

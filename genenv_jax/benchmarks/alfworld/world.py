@@ -41,7 +41,6 @@ _TOLD = {
 }
 _PUT = {commands.PUT_IN_ON: "You put the {} in/on the {}.", commands.MOVE_TO: "You move the {} to the {}."}
 _MIDDLE = "You are in the middle of a room. Looking quickly around you, you see "
-_SIGNS = (("_bar_", "|"), ("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_", ","))
 
 
 def entity_names(identifiers: set[str]) -> dict[str, str]:
@@ -52,10 +51,7 @@ def entity_names(identifiers: set[str]) -> dict[str, str]:
     """
     kinds = {}
     for identifier in sorted(identifiers):
-        text = identifier
-        for word, sign in _SIGNS:
-            text = text.replace(word, sign)
-        kind, bar, _ = text.partition("|")
+        kind, bar, _ = identifier.partition("_bar_")
         kinds[identifier] = (kind + "basin" if bar and "basin" in identifier else kind, bool(bar))
     left = Counter(kind for kind, numbered in kinds.values() if numbered)
     names = {}
@@ -206,8 +202,7 @@ class World:
         thing, found = self.held, {}
         o, r = self.names[thing], self.names[receptacle]
         if self.is_accessible(receptacle) and self.fits(thing, receptacle):
-            put = commands.translate(f"put {o} in/on {r}", self.grammar)
-            found[put] = ("put", thing, receptacle)
+            found[commands.put(o, r, self.grammar)] = ("put", thing, receptacle)
         kind = self.receptacle_kind.get(receptacle)
         for verb, chore in TREATMENTS.items():
             # The newer rules allow cleaning only in a sink's basin.

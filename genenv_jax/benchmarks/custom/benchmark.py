@@ -173,8 +173,7 @@ class Custom(ToolBenchmark):
         messages, said = super().prompt(task), self.instruction
         in_template = task.tools and self.call_form
         if said is None:
-            instruction = checkers.INSTRUCTIONS[task.answer["checker"]]
-            said = checkers.IN_TEMPLATE if in_template else instruction
+            said = checkers.IN_TEMPLATE if in_template else checkers.INSTRUCTIONS[task.answer["checker"]]
         if task.tools and not in_template:
             listed = "\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in task.tools)
             said = f"You can call these functions:\n{listed}\n\n{said}".strip()
@@ -220,7 +219,6 @@ class Custom(ToolBenchmark):
         question = _question(task)
         if not letters(question.prompt):
             return Rejection(base.UNPARSABLE, "a prompt without letters or digits")
-        checkers.read_reference(question.checker, checkers.to_json(question.checker, question.answer))
         if question.tools and (problem := calls.misfit(question.answer, question.tools)):
             return Rejection(base.BAD_ANSWER, problem)
         given = checkers.holds(question.prompt, question.checker, question.answer)

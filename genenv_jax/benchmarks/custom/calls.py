@@ -114,10 +114,9 @@ def _of_bfcl(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_json(value: Any) -> Call | None:
     """A call from its JSON, or None if it is not a call; the "id" and "type" of a call are ignored."""
-    extra = {"id", "type"}.intersection(value) if isinstance(value, dict) else ()
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+    if not isinstance(value, dict) or len(value.keys() - {"id", "type"}) != 2:
         return None
-    if len(value) - len(extra) != 2:
+    if not isinstance(value.get("name"), str):
         return None
     arguments = value.get("arguments", value.get("parameters"))
     return {value["name"]: arguments} if isinstance(arguments, dict) else None

@@ -78,11 +78,6 @@ def read_reference(checker: str, value: Any) -> Any:
     return [text.strip() for text in texts] if several else texts[0].strip()
 
 
-def to_json(checker: str, reference: Any) -> Any:
-    """Inverse of `read_reference`."""
-    return calls.to_json(reference) if checker == CALL else reference
-
-
 def unreadable(checker: str, text: str) -> str:
     """Why a text cannot be an answer, as one word; "" if it can."""
     if checker == CALL:

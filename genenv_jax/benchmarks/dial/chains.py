@@ -43,7 +43,7 @@ class Program:
 
     start: int
     calls: tuple[tuple[str, int], ...]
-    names: tuple[tuple[str, str], ...] = tuple((name, name) for name in OPERATIONS)
+    names: Mapping[str, str] = dataclasses.field(default_factory=lambda: {name: name for name in OPERATIONS})
 
     def run(self, positions: int) -> list[int]:
         """The dial's position after each call."""
@@ -52,23 +52,21 @@ class Program:
 
     def statement(self) -> str:
         """The task in words."""
-        names = dict(self.names)
-        tools = ", ".join(new if new == old else f"{new} = {old}" for old, new in self.names)
-        steps = ", ".join(f"{names[operation]} {n}" for operation, n in self.calls)
+        tools = ", ".join(new if new == old else f"{new} = {old}" for old, new in self.names.items())
+        steps = ", ".join(f"{self.names[operation]} {n}" for operation, n in self.calls)
         return f"Tools: {tools}.\nStart at {self.start}. {steps}."
 
     def trace(self, results: Sequence[int]) -> str:
         """The answer in words, with the given results; each call starts from the previous result."""
-        names, starts = dict(self.names), [self.start, *results[:-1]]
+        starts = [self.start, *results[:-1]]
         return "\n".join(
-            f"{names[operation]}({at}, {n}) = {result}"
+            f"{self.names[operation]}({at}, {n}) = {result}"
             for (operation, n), at, result in zip(self.calls, starts, results, strict=True)
         )
 
     def reference(self) -> str:
         """The calls without results, as the simulator writes them."""
-        names = dict(self.names)
-        return " ".join(f"{names[operation]}({n})" for operation, n in self.calls)
+        return " ".join(f"{self.names[operation]}({n})" for operation, n in self.calls)
 
 
 def read_statement(text: str) -> Program | None:
@@ -86,7 +84,7 @@ def read_statement(text: str) -> Program | None:
     calls = _read_calls(match[3].split(", "), _STEP, by_name)
     if isinstance(calls, str):
         return None
-    return Program(int(match[2]), tuple(calls), tuple((old, names[old]) for old in OPERATIONS))
+    return Program(int(match[2]), tuple(calls), {old: names[old] for old in OPERATIONS})
 
 
 def _read_calls(
@@ -131,13 +129,13 @@ class Dial(DialTasks):
         if not renamed:
             return Program(start, calls)
         new = rng.choice(NEW_NAMES, len(OPERATIONS), replace=False)
-        return Program(start, calls, tuple(zip(OPERATIONS, map(str, new), strict=True)))
+        return Program(start, calls, dict(zip(OPERATIONS, map(str, new), strict=True)))
 
     def specification(self, program: Program) -> dict[str, Any]:
         return {
             "start": program.start,
             "calls": [list(call) for call in program.calls],
-            "names": [list(pair) for pair in program.names],
+            "names": [list(pair) for pair in program.names.items()],
         }
 
     @staticmethod
@@ -145,7 +143,7 @@ class Dial(DialTasks):
         """The reference program of a task."""
         spec = task.answer
         calls = tuple((operation, n) for operation, n in spec["calls"])
-        return Program(spec["start"], calls, tuple(tuple(pair) for pair in spec["names"]))
+        return Program(spec["start"], calls, dict(spec["names"]))
 
     def signature(self, task: Task) -> str:
         return " ".join(operation for operation, _ in self.program(task).calls)
@@ -168,7 +166,7 @@ class Dial(DialTasks):
         asked = read_statement(statement)
         if asked is None:
             return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
-        by_name = {new: old for old, new in asked.names}
+        by_name = {new: old for old, new in asked.names.items()}
         calls = _read_calls(reference.split(" "), _REFERENCE_CALL, by_name)
         if isinstance(calls, str):
             return Rejection(base.BAD_ANSWER, f"not a reference call: {calls!r}")
@@ -180,7 +178,7 @@ class Dial(DialTasks):
         asked = read_statement(task.messages[-1]["content"])
         if len(asked.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(asked.calls)} calls, at most {self.max_depth}")
-        if any(old != new for old, new in asked.names):
+        if any(old != new for old, new in asked.names.items()):
             return Rejection(base.BAD_TOOLS, "tools are renamed")
         reference = self.program(task)
         for program in (asked, reference):
@@ -196,7 +194,7 @@ class Dial(DialTasks):
         return Demonstrator(self).pairs(rng)
 
     def tools(self, task: Task) -> list[dict[str, Any]]:
-        return [self.turning(old, new, 3) for old, new in self.program(task).names]
+        return [self.turning(old, new, 3) for old, new in self.program(task).names.items()]
 
     def example(self, task: Task) -> list[Message]:
         most = self.positions - 1

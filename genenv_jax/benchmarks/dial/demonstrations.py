@@ -34,6 +34,7 @@ from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
 from genenv_jax.benchmarks.success_record import ALIKE, OWN, RECENT
 
 Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
+Wrong = dict[Call | str, int | None]  # misunderstood calls, with the argument used instead, and tests
 
 _RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
 # Shares of variations with -1, 0, +1, +2 calls relative to their seed.
@@ -51,15 +52,15 @@ class Demonstrations(abc.ABC):
     def __init__(self, dial: DialTasks):
         self.dial = dial
 
-    def misunderstandings(self, rng: np.random.Generator) -> Any:
-        """Draws what is misunderstood: calls, each with the argument it is mistaken for."""
+    def misunderstandings(self, rng: np.random.Generator) -> Wrong:
+        """Draws what is misunderstood."""
         some, arguments = self.some(rng, self.dial.plain), self.dial.arguments
         others = {(name, n): [m for m in arguments if m != n] or [n] for name, n in some}
         return {call: int(rng.choice(of)) for call, of in others.items()}
 
     @abc.abstractmethod
-    def of_agent(self, rng: np.random.Generator, wrong: Any) -> Iterable[Pair]:
-        """The agent's pairs for one task; `wrong`: what is misunderstood."""
+    def of_agent(self, rng: np.random.Generator, wrong: Wrong) -> Iterable[Pair]:
+        """The agent's pairs for one task."""
 
     def pairs(self, rng: np.random.Generator) -> Iterator[Pair]:
         """Endless pairs, alternating between roles; the first draws choose the misunderstandings."""
@@ -69,10 +70,10 @@ class Demonstrations(abc.ABC):
             yield self.of_simulator(rng, wrong)
 
     @abc.abstractmethod
-    def chances(self, program: Any, wrong: Any) -> list[float]:
+    def chances(self, program: Any, wrong: Wrong) -> list[float]:
         """The chance that the agent's demonstrator writes each call and test of a program right."""
 
-    def of_simulator(self, rng: np.random.Generator, wrong: Any) -> Pair:
+    def of_simulator(self, rng: np.random.Generator, wrong: Wrong) -> Pair:
         """A pair for the simulator: a seed with the demonstrator's success at it, and a variation of it."""
         depth = int(rng.integers(1, self.dial.max_depth + 1))
         seed = self.draw(self.dial.random_program, rng, depth)
@@ -88,7 +89,7 @@ class Demonstrations(abc.ABC):
             statistics = SeedStatistics(10, int(solved), at) if known else SeedStatistics()
         return self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
 
-    def asked(self, rng: np.random.Generator, seed: Any, rate: float, wrong: Any) -> Task:
+    def asked(self, rng: np.random.Generator, seed: Any, rate: float, wrong: Wrong) -> Task:
         """Among variations of `seed` of each depth, the one with success rate nearest to `rate`."""
         depths = [*range(1, self.dial.max_depth + 1)] * _TRIED
         tasks = [self.draw(self.variation, rng, seed, depth) for depth in depths]
@@ -109,7 +110,7 @@ class Demonstrations(abc.ABC):
 
     def draw(self, make: Any, *arguments: Any) -> Task:
         """A task from a program that `make` draws and that is not held out."""
-        return self.dial.fresh(functools.partial(make, *arguments), id="", category="")
+        return self.dial.fresh(functools.partial(make, *arguments), self.dial.held_out, id="", category="")
 
     def any_depth(self, rng: np.random.Generator) -> int:
         """A random depth for an agent demonstration."""
@@ -136,10 +137,10 @@ class Demonstrations(abc.ABC):
 class Demonstrator(Demonstrations):
     """Demonstrations for Dial."""
 
-    def chances(self, program: Any, wrong: dict[Call, int]) -> list[float]:
+    def chances(self, program: Any, wrong: Wrong) -> list[float]:
         return [self.chance(call in wrong) for call in program.calls]
 
-    def trace(self, rng: np.random.Generator, program: Any, wrong: dict[Call, int]) -> str:
+    def trace(self, rng: np.random.Generator, program: Any, wrong: Wrong) -> str:
         """A noisy trace of `program`; each call starts from the written result, right or wrong."""
         results, at, positions = [], program.start, self.dial.positions
         for operation, n in program.calls:
@@ -150,45 +151,37 @@ class Demonstrator(Demonstrations):
             results.append(at)
         return program.trace(results)
 
-    def of_agent(self, rng: np.random.Generator, wrong: dict[Call, int]) -> Iterable[Pair]:
+    def of_agent(self, rng: np.random.Generator, wrong: Wrong) -> Iterable[Pair]:
         depth, renamed = self.any_depth(rng), rng.random() < _RENAMED
         task = self.draw(self.dial.random_program, rng, depth, renamed)
         return [(self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong))]
 
 
-@dataclasses.dataclass(frozen=True)
-class Misunderstood:
-    """What is misunderstood in Dial in turns: tests, and calls with the argument used instead."""
-
-    calls: dict[Call, int]
-    tests: frozenset[str]
-
-
 class TurnsDemonstrator(Demonstrations):
     """Demonstrations for Dial in turns; the agent's are episodes."""
 
-    def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:
-        calls = super().misunderstandings(rng)
-        return Misunderstood(calls, frozenset(self.some(rng, list(self.dial.tests))))
+    def misunderstandings(self, rng: np.random.Generator) -> Wrong:
+        """Adds tests."""
+        return super().misunderstandings(rng) | dict.fromkeys(self.some(rng, list(self.dial.tests)))
 
-    def chances(self, program: Any, wrong: Misunderstood) -> list[float]:
+    def chances(self, program: Any, wrong: Wrong) -> list[float]:
         choices = [call for call in program.calls if isinstance(call, Choice)]
-        of_tests = [self.chance(choice.test in wrong.tests) for choice in choices]
+        of_tests = [self.chance(choice.test in wrong) for choice in choices]
         calls = [c.call if isinstance(c, Choice) else c for c in program.calls]
-        return of_tests + [self.chance(call in wrong.calls) for call in calls]
+        return of_tests + [self.chance(call in wrong) for call in calls]
 
-    def answers(self, rng: np.random.Generator, task: Task, wrong: Misunderstood) -> list[str]:
+    def answers(self, rng: np.random.Generator, task: Task, wrong: Wrong) -> list[str]:
         """The answers of an episode: right or wrong calls from the dial's current position, then the end."""
         program, answers, spare = self.dial.program(task), [], self.dial.spare_turns
         at = program.start
         for number, call in enumerate(program.calls, 1):
             if isinstance(call, Choice):
                 passes = at in self.dial.tests[call.test]
-                mistaken = not passes if call.test in wrong.tests else None
+                mistaken = not passes if call.test in wrong else None
                 taken = self.written(rng, passes, mistaken, 2)
                 call = call.call if taken else call.otherwise
             operation, n = call
-            n = self.written(rng, n, wrong.calls.get(call), self.dial.arguments)
+            n = self.written(rng, n, wrong.get(call), self.dial.arguments)
             while spare and rng.random() < _REFUSED:
                 answers.append(f"{number} {self.refusal(rng, operation, at, n)}")
                 spare -= 1
@@ -202,10 +195,10 @@ class TurnsDemonstrator(Demonstrations):
             return write((str(rng.choice(NEW_NAMES)), at, n))
         return write((operation, (at + n) % self.dial.positions, n))
 
-    def episode(self, rng: np.random.Generator, wrong: Misunderstood) -> tuple[Task, list[str]]:
+    def episode(self, rng: np.random.Generator, wrong: Wrong) -> tuple[Task, list[str]]:
         """A task and the answers to give to its episode."""
         task = self.draw(self.dial.random_program, rng, self.any_depth(rng))
         return task, self.answers(rng, task, wrong)
 
-    def of_agent(self, rng: np.random.Generator, wrong: Misunderstood) -> Iterable[Pair]:
+    def of_agent(self, rng: np.random.Generator, wrong: Wrong) -> Iterable[Pair]:
         return [play(self.dial, *self.episode(rng, wrong))]

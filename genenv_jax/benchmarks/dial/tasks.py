@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -186,23 +186,22 @@ class DialTasks(ToolBenchmark):
         return Task(benchmark=self.name, messages=messages, answer=self.specification(program), **fields)
 
     def _draw_eval(self, rng: np.random.Generator) -> list[Task]:
-        tasks, taken = [], set()
+        tasks: list[Task] = []
+        taken: set[str] = set()
         for split, depths, random_program in self.splits():
             for depth in depths:
                 space = self.positions * self.choices**depth
                 # Holding out much of a small space would leave little to train on.
-                count, drawn = min(self.eval_per_depth, max(1, space // 16)), 0
-                while drawn < count:
-                    task = self.task(
-                        random_program(rng, depth),
+                for drawn in range(min(self.eval_per_depth, max(1, space // 16))):
+                    task = self.fresh(
+                        functools.partial(random_program, rng, depth),
+                        taken,
                         id=f"{self.name}-{split}-{depth}-{drawn}",
                         category=f"{split}/depth_{depth}",
                         origin="eval",
                     )
-                    if self.canonical(task) not in taken:
-                        taken.add(self.canonical(task))
-                        tasks.append(task)
-                        drawn += 1
+                    taken.add(self.canonical(task))
+                    tasks.append(task)
         return tasks
 
     def _draw_seeds(self, rng: np.random.Generator) -> list[Task]:
@@ -235,13 +234,13 @@ class DialTasks(ToolBenchmark):
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
         depth = self.difficulties.index(difficulty) + 1
         make = functools.partial(self.random_program, rng, depth)
-        return self.fresh(make, id=task_id, category=difficulty, origin="generated")
+        return self.fresh(make, self.held_out, id=task_id, category=difficulty, origin="generated")
 
-    def fresh(self, make: Callable[[], Program], **fields: Any) -> Task:
-        """A task from a program that `make` draws and that is not held out."""
+    def fresh(self, make: Callable[[], Program], taken: Collection[str], **fields: Any) -> Task:
+        """A task from the first program drawn by `make` whose canonical form is not taken."""
         while True:
             task = self.task(make(), **fields)
-            if self.canonical(task) not in self.held_out:
+            if self.canonical(task) not in taken:
                 return task
 
     def difficulty(self, task: Task) -> float:

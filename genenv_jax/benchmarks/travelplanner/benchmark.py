@@ -28,9 +28,9 @@ from genenv_jax.benchmarks.travelplanner.plans import read_plan, write_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import Reference
 from genenv_jax.benchmarks.travelplanner.reward import FINAL, MICRO, score_plan
-from genenv_jax.benchmarks.travelplanner.tasks import make_task, query_of
+from genenv_jax.benchmarks.travelplanner.tasks import VALIDATION, make_task, query_of
 
-HELD_OUT, VALIDATION = "held_out", "validation"
+HELD_OUT = "held_out"
 TEXT_DIFFERS = "text_differs"  # the text of a query and its fields disagree
 UNSOLVABLE = "unsolvable"  # the planner finds no plan that passes all constraints
 _MIN_PROMPT_CHARS = 6_000
@@ -119,9 +119,8 @@ class TravelPlanner(Published):
     def load(self, split: str) -> list[Task]:
         """Raises FileNotFoundError if eval="validation" and the validation queries are absent."""
         world = self.world
-        published, fraction = world.tasks[tasks.TRAIN], self.seed_fraction
-        if self.eval == VALIDATION:
-            fraction = 1.0
+        published = world.tasks[tasks.TRAIN]
+        fraction = 1.0 if self.eval == VALIDATION else self.seed_fraction
         strata: dict[str, list[str]] = {}
         for task in sorted(published, key=lambda task: stable_position(task.id)):
             strata.setdefault(task.category, []).append(task.id)
@@ -129,13 +128,13 @@ class TravelPlanner(Published):
         seeds = [dataclasses.replace(task, origin="seed") for task in published if task.id in ids]
         held_out = [task for task in published if task.id not in ids]
         if self.eval == VALIDATION:
-            if tasks.VALIDATION not in world.tasks:
+            if VALIDATION not in world.tasks:
                 raise FileNotFoundError(
                     "eval = 'validation': no example_evaluation.jsonl (HEAD/postprocess) in "
                     f"{tasks.find_directory(self.data_dir)}; run `genenv datasets "
                     "--name=travelplanner` to download it"
                 )
-            held_out = world.tasks[tasks.VALIDATION]
+            held_out = world.tasks[VALIDATION]
         return held_out if split == "eval" else self.sound(seeds, held_out)
 
     def _shown(self, task: Task) -> Reference:

@@ -106,11 +106,8 @@ def write_plan(plan: Sequence[Mapping[str, Any]]) -> str:
 def before_parenthesis(text: str) -> str:
     """The part of `text` before its first parenthesis, e.g. "Denver" for "Denver(Colorado)".
 
-    The whole text if the parenthesis is not closed, or if a line ends before it.  As in the official code,
-    TypeError if `text` is not a string (None if no route was found).
+    The whole text if the parenthesis is not closed, or if a line ends before it.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"expected a text, got {type(text).__name__}")
     start = text.find("(")
     if start < 0 or text.find(")", start) < 0 or text.find("\n", 0, start) >= 0:
         return text
@@ -152,10 +149,8 @@ def route_of(text: str) -> tuple[str, str] | tuple[None, None]:
 def name_and_city(text: str) -> tuple[str, str]:
     """Name and city in "Name, City" or "Name, City(State)"; the last comma separates them.
 
-    `NO_NAME` if there is no comma, or nothing after the last one.  TypeError if `text` is not a string.
+    `NO_NAME` if there is no comma, or nothing after the last one.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"expected a text, got {type(text).__name__}")
     comma = text.rfind(",")
     if comma < 0 or comma == len(text) - 1:
         return NO_NAME

@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import MALFORMED, Rejection, Score, Task
 from genenv_jax.benchmarks.travelplanner import scoring
 from genenv_jax.benchmarks.travelplanner.database import Database, Place
 from genenv_jax.benchmarks.travelplanner.plans import SLOTS, before_parenthesis, read_plan, route_of
@@ -130,7 +130,7 @@ def _cities(day: Mapping[str, Any]) -> list[str]:
     """The city of a day, or both cities of a travel day; empty if they cannot be read."""
     try:
         return scoring.cities_of(day["current_city"])
-    except (KeyError, TypeError):
+    except MALFORMED:
         return []
 
 

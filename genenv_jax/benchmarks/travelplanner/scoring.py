@@ -20,7 +20,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from genenv_jax.benchmarks.base import Score, Task
+from genenv_jax.benchmarks.base import MALFORMED, Score, Task
 from genenv_jax.benchmarks.travelplanner.database import Accommodation, Database, Drive
 from genenv_jax.benchmarks.travelplanner.plans import MEALS, before_parenthesis, name_and_city, route_of
 from genenv_jax.benchmarks.travelplanner.queries import Query
@@ -29,7 +29,6 @@ Plan = Sequence[Mapping[str, Any]]  # days; slots hold strings, or None (or anot
 Verdicts = dict[str, bool | None]  # by constraint; None: not asked
 
 _UNUSED_DAY = "You don't need to fill in the information for this or later days."
-_CRASHES = (KeyError, TypeError, AttributeError, IndexError, ValueError)
 _UNWANTED = {"no flight": "Flight", "no self-driving": "Self-driving"}
 
 
@@ -54,7 +53,7 @@ def _sights(plan: Plan) -> list[str]:
 
 
 def cities_of(text: str) -> list[str]:
-    """The city of a day, or both cities of a travel day; TypeError if "from" does not begin a route."""
+    """The city of a day, or both cities of a travel day; one of `MALFORMED` if it has no such form."""
     if "from" in text:
         origin, destination = route_of(text)
         return [before_parenthesis(origin), before_parenthesis(destination)]
@@ -356,7 +355,7 @@ def judge(query: Query, plan: Plan, database: Database) -> tuple[Verdicts, bool,
             rule = (COMMONSENSE | HARD)[name].rule
             try:
                 verdicts[name] = rule(query, plan[: query.days], database)
-            except _CRASHES:
+            except MALFORMED:
                 crashed.append(name)
 
     if plan:
