@@ -172,12 +172,10 @@ class Batch:
         self._futures: dict[Key, Future[_Answered]] = {}
 
     def add(self, completion: Completion, question: str, *arguments: Any) -> None:
-        """Adds a finished completion; each may be added once.
+        """Adds a finished completion, each once.
 
         question: one of `requests`.  arguments: the question's arguments before the text.
         """
-        if completion.key in self._futures:
-            raise ValueError(f"completion {completion.key} was added before: expected each once")
         self._futures[completion.key] = self._scorer.submit(completion, question, arguments)
 
     def collect(self) -> list[tuple[Completion, requests.Outcome]]:

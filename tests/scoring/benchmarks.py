@@ -54,8 +54,6 @@ class Dangerous(Benchmark):
             return lambda: 0
         if text.startswith("who"):
             return Score(1.0, True, True, str(os.getpid()))
-        if text.startswith("modules"):
-            return Score(1.0, True, True, ",".join(m for m in sys.modules if "jax" in m))
         return Score(len(text) / 100, len(text) > 5, True, task.id)
 
     def parse(self, text, seed, task_id, generation):

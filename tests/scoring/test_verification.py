@@ -1,5 +1,3 @@
-"""Verification: every reason, their order, duplicates and decontamination."""
-
 import collections
 import random
 
@@ -82,7 +80,6 @@ def verdict(checker, text, generation=0, done=True):
 
 def test_each_reason():
     checker = verifier(near_duplicate=0.5)
-    counts = collections.Counter()
     for text, done, want in [
         ("", True, base.EMPTY),
         (" \n\t", True, base.EMPTY),
@@ -104,13 +101,7 @@ def test_each_reason():
         ("a fine task of its own", True, base.DUPLICATE),  # of a batch-mate
         ("a fine task of its own too", True, base.NEAR_DUPLICATE),
     ]:
-        got = verdict(checker, text, done=done)
-        assert got == want, text
-        counts[got] += 1
-    assert counts == {
-        base.EMPTY: 3, base.TRUNCATED: 2, base.UNPARSABLE: 1, base.NOT_EXECUTABLE: 1,
-        base.WRONG_ANSWER: 3, base.CONTAMINATED: 3, base.DUPLICATE: 3, base.NEAR_DUPLICATE: 2, "": 1,
-    }  # fmt: skip
+        assert verdict(checker, text, done=done) == want, text
 
 
 def test_what_is_compared():
@@ -155,7 +146,7 @@ def test_what_bars_nothing_any_more_is_not_kept():
     checker = verifier(pool_epochs=3, near_duplicate=0.8)
     for epoch in range(40):
         assert verdict(checker, f"a fine task of its own in epoch {epoch}", epoch) == ""
-    assert len(checker._texts) <= 2 * (3 + 1) and len(checker._known) == 3 + 1  # and the seed
+    assert len(checker._texts._epochs) <= 2 * (3 + 1) and len(checker._known) == 3 + 1  # and the seed
 
 
 def test_restore_gives_the_same_verdicts():
@@ -239,7 +230,7 @@ def test_the_index_finds_what_comparing_with_every_text_does(threshold, crowded,
                     known.append(text)
                     sets.append((grams, epoch))
                     index.add(text, epoch)
-        assert len(index) < 2 * sum(since > 59 - 30 for _, since in sets)
+        assert len(index._epochs) < 2 * sum(since > 59 - 30 for _, since in sets)
     assert min(verdicts[True], verdicts[False]) > 20, verdicts
 
 
