@@ -1,5 +1,3 @@
-"""The page of a run."""
-
 import json
 
 import pytest

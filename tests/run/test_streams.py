@@ -1,5 +1,3 @@
-"""The streams of a run: what they depend on, and that no two share their numbers."""
-
 import collections
 import itertools
 import re

@@ -1,5 +1,3 @@
-"""A workdir: used by one run at a time, and cleared of a killed one's leftovers."""
-
 import json
 import socket
 
