@@ -15,11 +15,7 @@ class Lines(Benchmark):
 
     name = "lines"
 
-    def load(self, split):
-        return []
-
-    def simulator_messages(self, seed, statistics):
-        return list(seed.messages)
+    load = None
 
     def simulator_answer(self, task, seed=None):
         return task.messages[-1]["content"]
@@ -44,9 +40,6 @@ class Lines(Benchmark):
     def verdict(self, task, answer):
         reward = {"half": 0.5, "raw": 1.0, "fail": 0.0}.get(answer, 1.0)
         return Score(reward, answer not in ("raw", "fail"), True, "" if reward == 1 else "because")
-
-    def aggregate(self, results):
-        return {}
 
 
 def make(text, task_id="t", generation=-1):
