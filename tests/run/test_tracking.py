@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import types
+from unittest import mock
 
 import pytest
 
@@ -171,38 +172,20 @@ def test_wandb_gets_no_code_unless_its_environment_says_so(tmp_path, monkeypatch
 
 def test_tensorboard_gets_the_scalars(tmp_path, monkeypatch):
     """With stand-ins for TensorFlow and clu's writer: what reaches them, and in what order."""
-    calls = []
-
-    class SummaryWriter:
-        def __init__(self, logdir):
-            calls.append(("open", logdir))
-
-        def write_scalars(self, step, scalars):
-            calls.append(("write", step, scalars))
-
-        def flush(self):
-            calls.append(("flush",))
-
-        def close(self):
-            calls.append(("close",))
-
-    tensorflow = types.ModuleType("tensorflow")
-    tensorflow.config = types.SimpleNamespace(
-        set_visible_devices=lambda devices, kind: calls.append(("hide", devices, kind))
-    )
-    clu_writers = types.ModuleType("clu.metric_writers")
-    clu_writers.SummaryWriter = SummaryWriter
-    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-    monkeypatch.setitem(sys.modules, "clu.metric_writers", clu_writers)
-    monkeypatch.setattr("clu.metric_writers", clu_writers, raising=False)
+    fake = mock.MagicMock()
+    monkeypatch.setitem(sys.modules, "tensorflow", fake.tensorflow)
+    monkeypatch.setitem(sys.modules, "clu.metric_writers", fake.writers)
+    monkeypatch.setattr("clu.metric_writers", fake.writers, raising=False)
     monkeypatch.setattr(tracking, "_missing", lambda name: [])
     with opened(tmp_path, "auto", "tensorboard") as trackers:
         assert trackers.samples == 0  # it shows no tables
         trackers.log(3, {"loss": 0.5}, TABLES)
         trackers.log(3, {"loss": 0.5}, {})  # repeated: its files cannot be truncated
-    written = [("write", 3, {"loss": 0.5}), ("flush",)]
-    logdir = os.fspath(tmp_path / "tensorboard")
-    assert calls == [("hide", [], "GPU"), ("open", logdir), *written, *written, ("close",)]
+    hidden = mock.call.tensorflow.config.set_visible_devices([], "GPU")
+    opening = mock.call.writers.SummaryWriter(os.fspath(tmp_path / "tensorboard"))
+    writer = mock.call.writers.SummaryWriter()
+    written = [writer.write_scalars(3, {"loss": 0.5}), writer.flush()]
+    assert fake.mock_calls == [hidden, opening, *written, *written, writer.close()]
     assert os.listdir(tmp_path) == []  # no id, which only services need
 
 
