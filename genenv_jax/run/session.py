@@ -168,7 +168,7 @@ class Session:
                 self._partial.clear()
         if not found and processes.is_writer():
             set_aside(self.workdir)
-        self.files = RunFiles(self.workdir, trackers, found[1]["offsets"] if found else {}, digests)
+        self.files = RunFiles(self.workdir, found[1]["offsets"] if found else {}, digests)
         self._stack.callback(self.files.close)
         if not found:
             return
@@ -258,7 +258,8 @@ class Session:
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Writes the finished epoch's lines to metrics.jsonl and timing.jsonl, and shows them."""
-        self.files.metrics.write(self.finished, metrics, self._tables)
+        numbers = self.files.metrics.write(self.finished, metrics)
+        self._trackers.log(self.finished, numbers, self._tables)
         self._tables = {}
         timing = self._clock.lap(self.rollouts)
         self.files.timing.write(self.finished, timing, more={"about": self.about} if self.about else {})

@@ -24,7 +24,6 @@ from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing
 from genenv_jax.run.jsonl import JsonLines, read_json, write_json
 from genenv_jax.run.metrics import MetricWriter, step_of
-from genenv_jax.run.tracking import Tracker
 from genenv_jax.settings import flatten
 from genenv_jax.system.ownership import RUN, owned, refuse_other, remove_stale
 
@@ -280,7 +279,6 @@ class RunFiles:
     lines of timing.jsonl are dropped.
 
     Args:
-      tracker: see `MetricWriter`.
       lengths: in bytes, by name; 0 for files without an entry.
       digests: of files up to there, by name, from `check_files`; files without an entry get new ones.
     Raises:
@@ -290,7 +288,6 @@ class RunFiles:
     def __init__(
         self,
         workdir: pathlib.Path,
-        tracker: Tracker,
         lengths: Mapping[str, int],
         digests: Mapping[str, Growing] = types.MappingProxyType({}),
     ):
@@ -302,7 +299,7 @@ class RunFiles:
         self.tasks = JsonLines(workdir / "tasks.jsonl", read_only=other)
         self.d_train = JsonLines(workdir / "d_train.jsonl", read_only=other)
         self.d_env = JsonLines(workdir / "d_env.jsonl", read_only=other)
-        self.metrics = MetricWriter(workdir / "metrics.jsonl", tracker, read_only=other)
+        self.metrics = MetricWriter(workdir / "metrics.jsonl", read_only=other)
         self.timing = MetricWriter(workdir / "timing.jsonl", read_only=other)
         self._files = {name: getattr(self, name) for name in _RECORDS}
         self._digests = {name: Growing(file.path) for name, file in self._files.items()} | dict(digests)

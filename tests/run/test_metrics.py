@@ -22,7 +22,8 @@ def test_lines_are_sorted_and_hold_every_kind_of_scalar(tmp_path):
         "m/flag": np.bool_(True), "loss": math.nan, "kl": np.float32(np.inf),
     }  # fmt: skip
     with writer(tmp_path / "new" / "run") as w:
-        w.write(0, values, more={"about": {"code": "jax 1"}})
+        written = w.write(0, values, more={"about": {"code": "jax 1"}})
+    assert {type(value) for value in written.values()} == {int, float} and math.isnan(written["loss"])
     assert (tmp_path / "new" / "run" / "metrics.jsonl").read_text() == (
         '{"a/int": 3, "about": {"code": "jax 1"}, "kl": null, "loss": null, "m/bfloat16": 0.5, "m/flag": 1, '
         '"m/numpy": 1.5, "nonfinite": ["kl", "loss"], "step": 0, "z/float": 0.25}\n'
