@@ -65,9 +65,6 @@ def outcomes(scorer, texts, question=SCORE, arguments=(TASK,)):
     return [outcome for _, outcome in batch.collect()]
 
 
-# -- outcomes -------------------------------------------------------------------------------------------
-
-
 def test_scores_come_in_the_order_of_the_keys_whatever_the_order_of_arrival(scorer):
     tasks = [make_task(task_id=f"t{i}") for i in range(6)]
     texts = {(i, j): f"text \ud800{'x' * (i + 7 * j)}" for i in range(6) for j in range(3)}
@@ -102,9 +99,6 @@ def test_outcomes_survive_the_way_to_other_processes():
     score = Score(1 / 3, True, False, "r", {"f1": [0.5, None]})
     given = [score, Rejection("a", "b\ud800\0"), task, Score(0, False, True)]
     assert requests.unpack(requests.pack(given)) == given
-
-
-# -- what no text may do --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,9 +143,6 @@ def test_a_worker_that_died_while_idle_costs_no_text(workers):
         os.kill(int(who.reason), 9)
         wait_until(lambda pid=int(who.reason): not alive(pid))
         assert [s.valid for s in outcomes(workers, ["fine"] * 4)] == [True] * 4
-
-
-# -- the worker processes -------------------------------------------------------------------------------
 
 
 def test_no_benchmark_imports_jax_or_an_engine():

@@ -159,9 +159,6 @@ def test_restore_gives_the_same_verdicts():
             assert check(resumed, text, epoch) == check(whole, text, epoch)
 
 
-# -- similarity ---------------------------------------------------------------------------------------
-
-
 def test_shingles():
     assert len(shingles("a b c d e")) == 1
     assert len(shingles("a b c d e f g")) == 3
@@ -235,9 +232,6 @@ def test_a_shingle_of_all_texts_does_not_make_each_of_them_a_candidate():
         index.add(f"tools add subtract multiply start at once {i} {i + 1} {i + 2} {i + 3} {i + 4}")
     index.matches("tools add subtract multiply start at once 7 8 9 10 11")
     assert 1 <= len(compared) <= 2 * verification._CROWDED
-
-
-# -- what is admitted -----------------------------------------------------------------------------------
 
 
 def inspected(text, admit, benchmark=None):
