@@ -11,7 +11,6 @@ import os
 import pathlib
 import secrets
 import time
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -285,12 +284,7 @@ class RunFiles:
       ValueError: a file is shorter than that.
     """
 
-    def __init__(
-        self,
-        workdir: pathlib.Path,
-        lengths: Mapping[str, int],
-        digests: Mapping[str, Growing] = types.MappingProxyType({}),
-    ):
+    def __init__(self, workdir: pathlib.Path, lengths: Mapping[str, int], digests: Mapping[str, Growing]):
         other = not processes.is_writer()
         if not other:
             for name in _RECORDS:
