@@ -205,10 +205,8 @@ def play(config: Config, agent: str, simulator: str, ask: Callable[[str], str], 
     config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
     host, params = load(config, benchmark, agent)
     first = _policy(config, host, params, "agent")
-    if simulator != agent:
-        second = _policy(config, *load(config, benchmark, simulator, "simulator"), "simulator")
-    else:
-        second = _policy(config, host, params, "simulator")
+    other = (host, params) if simulator == agent else load(config, benchmark, simulator, "simulator")
+    second = _policy(config, *other, "simulator")
     held_out, seeds = benchmark.tasks("eval"), benchmark.tasks("seed")
     check_prompts(config.limits, host.model, benchmark, seeds, config.evaluation.tasks(benchmark))
     fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)

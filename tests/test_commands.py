@@ -8,6 +8,7 @@ import os
 import re
 import signal
 from contextlib import nullcontext
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -209,15 +210,8 @@ def test_a_disk_that_is_full_is_one_line(tmp_path, monkeypatch):
 )
 def test_what_may_pass_has_its_own_exit_code_in_mid_run(tmp_path, monkeypatch, error, code):
     """launch/jobset.yaml restarts the run on every code but 2."""
-
-    class Fails:
-        def __init__(self, *_):
-            pass
-
-        def run(self):
-            raise error
-
-    monkeypatch.setattr("genenv_jax.coevolve.Coevolution", Fails)
+    fails = mock.Mock(**{"return_value.run.side_effect": error})
+    monkeypatch.setattr("genenv_jax.coevolve.Coevolution", fails)
     monkeypatch.setattr("genenv_jax.dry_run.overview", lambda *_: {})
     result = call("main", QUICK, f"--workdir={tmp_path}")
     assert result.returncode == code

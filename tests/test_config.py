@@ -1,5 +1,3 @@
-"""Errors name the setting's key and what was expected."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""configs/NAME.py without a checkout, and the contents of a wheel."""
-
 import os
 import re
 import shutil

@@ -1,5 +1,3 @@
-"""The documentation as a site."""
-
 import importlib.util
 import os
 import re

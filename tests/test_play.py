@@ -1,5 +1,3 @@
-"""A session with both players, on the toy benchmark."""
-
 import pytest
 
 from genenv_jax.config import validate

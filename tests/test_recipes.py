@@ -1,5 +1,3 @@
-"""Recipes of configurations for TPU slices and GPUs."""
-
 import csv
 import math
 import re

@@ -43,10 +43,11 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from genenv_jax import cli
+from genenv_jax.benchmarks.demonstrations import AGENT, SIMULATOR
 from genenv_jax.config import use_model, validate
 from genenv_jax.evaluate.agent import evaluate_agent
 from genenv_jax.evaluate.official import Recorded, read_official
-from genenv_jax.evaluate.opening import AGENT, SIMULATOR, open_endpoint, open_policies
+from genenv_jax.evaluate.opening import open_endpoint, open_policies
 from genenv_jax.evaluate.simulator import evaluate_simulator
 from genenv_jax.parallel import processes
 from genenv_jax.players import build

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.benchmarks.demonstrations import SIMULATOR
 from genenv_jax.config import Config
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
@@ -12,8 +13,6 @@ from genenv_jax.players.lengths import check_prompts
 from genenv_jax.sampling import decoding
 from genenv_jax.scoring.attempts import ChatModel
 from genenv_jax.supervised import base_model
-
-AGENT, SIMULATOR = "agent", "simulator"  # roles in which a model can be evaluated
 
 
 def modes_of(config: Config, role: str) -> dict[str, tuple[int, float]]:

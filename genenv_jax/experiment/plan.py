@@ -229,7 +229,7 @@ def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> N
         stored, given = _compared(stored_plan(workdir)), _compared(plan)
         if not store:
             given["config.cost"] = stored["config.cost"]
-        for key in [*given, *(k for k in stored if k not in given)]:
+        for key in given | stored:
             before, now = stored.get(key), given.get(key)
             if before != now:
                 raise ValueError(

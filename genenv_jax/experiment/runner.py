@@ -31,11 +31,6 @@ class _Child:
     process: subprocess.Popen
     started: float
 
-    @property
-    def is_cold(self) -> bool:
-        """Whether it has not evaluated its starting model yet, and so may still be making it."""
-        return progress(self.directory)[0] is None
-
 
 class Runner:
     """Runs what is left of a plan, `jobs` processes at a time.
@@ -87,7 +82,8 @@ class Runner:
         """The next run that may start now, if any."""
         if len(self._children) >= self.plan.suite.jobs:
             return None
-        making = {child.seed for child in self._children if child.is_cold}
+        # Without an evaluation of its starting model yet, a run may still be making it.
+        making = {child.seed for child in self._children if progress(child.directory)[0] is None}
         return next((run for run in left if run[1] not in making), None)
 
     def arguments(self, arm: str, seed: int) -> list[str]:

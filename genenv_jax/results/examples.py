@@ -15,9 +15,10 @@ _MESSAGES = 8  # shown per conversation
 _ANSWERS = 8  # distinct answers shown per task
 _EPISODE = 1000  # characters per turn
 _EVALUATED = 40  # distinct answers shown per evaluated task
-_ANSWER = ("mode", "group", "verdict", "reward", "detail", "text")
 _TURN = 1500  # characters per answer in an evaluated episode
 _PROMPT = 40  # messages shown per prompt
+
+_Answer = collections.namedtuple("_Answer", "mode group verdict reward detail text")
 
 
 def verdicts(run: Run) -> dict[str, list[Mapping[str, Any]]]:
@@ -101,16 +102,14 @@ def evaluated(predictions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         task = tasks.get(key)
         if task is None:
             task = tasks[key] = _asked(*key, record)
-        group, reason = verdict(record)
-        one = {"mode": bounded(record.get("mode"), 40), "group": group, "verdict": reason}
-        task["verdicts"].append((one["mode"], group, reason))
-        one |= {"reward": number(record.get("reward")), "detail": detail_text(record)}
-        task["counts"][(*one.values(), answer_text(record, _TURN))] += 1
+        said = bounded(record.get("mode"), 40), *verdict(record)
+        task["verdicts"].append(said)
+        reward, text = number(record.get("reward")), answer_text(record, _TURN)
+        task["counts"][_Answer(*said, reward, detail_text(record), text)] += 1
     for task in tasks.values():
         counts = task.pop("counts")
-        shown = list(counts.items())[:_EVALUATED]
-        task["answers"] = [(dict(zip(_ANSWER, one, strict=True)), n) for one, n in shown]
-        task["more_answers"] = counts.total() - sum(n for _, n in shown)
+        task["answers"] = list(counts.items())[:_EVALUATED]
+        task["more_answers"] = counts.total() - sum(n for _, n in task["answers"])
     return list(tasks.values())
 
 

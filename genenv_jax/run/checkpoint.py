@@ -192,7 +192,7 @@ class Checkpoints:
         directory, index = self._directory / str(step), processes.process_index()
         try:
             digests.check(directory, index, processes.process_count())
-            found = _reader(self._directory, lambda reader: reader.restore(step, args=args))
+            found = _read_alone(self._directory, step, args)
             if fits and processes.is_writer():
                 fits(found["host"])
         except Exception as error:  # whatever the storage layers raise on damaged files
@@ -270,12 +270,12 @@ def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
     args = ocp.args.Composite(host=ocp.args.JsonRestore())
     for step in sorted(steps, reverse=True):
         with contextlib.suppress(Exception):  # whatever the storage layers raise on damaged files
-            return _reader(directory, lambda r, step=step: r.restore(step, args=args))["host"]
+            return _read_alone(directory, step, args)["host"]
     return None
 
 
-def _reader(directory: pathlib.Path, read: Callable[[ocp.CheckpointManager], Any]) -> Any:
-    """Calls `read` with a manager for this process alone.
+def _read_alone(directory: pathlib.Path, step: int, args: ocp.args.Composite) -> Any:
+    """A checkpoint, read by a manager for this process alone.
 
     With a shared manager, the other processes would wait forever for one that found damage.
     """
@@ -285,7 +285,7 @@ def _reader(directory: pathlib.Path, read: Callable[[ocp.CheckpointManager], Any
     )
     options = ocp.CheckpointManagerOptions(create=False, multiprocessing_options=alone)
     with ocp.CheckpointManager(directory, options=options) as reader:
-        return read(reader)
+        return reader.restore(step, args=args)
 
 
 def _not_finite(states: Mapping[str, Any]) -> str:

@@ -54,14 +54,14 @@ class JsonLines:
             end = start
         return 0
 
-    def append(self, records: Iterable[Mapping[str, Any]]) -> int:
-        """Writes records with sorted keys; returns their number.
+    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Writes records with sorted keys.
 
         Raises ValueError for a number that is not finite, OSError if the file cannot be written.
         """
         lines = [json.dumps(record, sort_keys=True, allow_nan=False) + "\n" for record in records]
         if self._file < 0:
-            return len(lines)
+            return
         start, content = self.offset(), memoryview("".join(lines).encode("ascii"))
         try:
             while content:
@@ -70,7 +70,6 @@ class JsonLines:
         except OSError as error:
             os.ftruncate(self._file, start)
             raise _naming(error, self.path) from error
-        return len(lines)
 
     def offset(self) -> int:
         """Length in bytes, as stored in checkpoints."""

@@ -1,52 +1,40 @@
-"""Metrics of a run: JSON lines by step, which trackers receive too, and means over an epoch.
+"""Metrics of a run: JSON lines by step, and means over an epoch.
 
 `metrics.jsonl` has one object per step (step = completed epochs, 0 = before training) and only values that a
 resumed run reproduces; wall-clock figures go to timing.jsonl.  JAX and clu are imported only where they are
 used, since reading a run needs neither.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from genenv_jax.run.jsonl import JsonLines, iter_jsonl
 
-if TYPE_CHECKING:
-    from genenv_jax.run.tracking import Tables, Tracker
-
 
 class MetricWriter(JsonLines):
     """A file of JSON lines by step.
 
-    tracker: receives the same scalars after each line; its creator closes it.
     Raises ValueError if a line of the file is damaged or has no step.
     """
 
-    def __init__(self, path: str | os.PathLike[str], tracker: Tracker | None = None, read_only: bool = False):
+    def __init__(self, path: str | os.PathLike[str], read_only: bool = False):
         super().__init__(path, read_only)
-        self._tracker = None if read_only else tracker
         self._last_step = None if read_only else max(read_steps(path), default=None)
 
     def write(
-        self,
-        step: int,
-        scalars: Mapping[str, Any],
-        tables: Tables | None = None,
-        more: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Appends `{"step": step, **scalars, **more}`.
+        self, step: int, scalars: Mapping[str, Any], more: Mapping[str, Any] | None = None
+    ) -> dict[str, int | float]:
+        """Appends `{"step": step, **scalars, **more}`; returns the scalars as Python's numbers.
 
         Args:
           step: number of completed epochs; larger than every step already in the file.
           scalars: name to a number, or to a NumPy or JAX array of shape ().  NaN and infinities are
             written as null, and their names are listed under "nonfinite".
-          tables: for the tracker only.
-          more: JSON values, not for the tracker.
+          more: JSON values.
         Raises:
           TypeError: a value is not a real scalar.
           ValueError: the step is not larger than the last one.
@@ -56,11 +44,10 @@ class MetricWriter(JsonLines):
             raise ValueError(f"{self.path} already holds step {self._last_step}; cannot write step {step}")
         numbers = {name: _scalar(name, value) for name, value in scalars.items()}
         nonfinite = sorted(name for name, x in numbers.items() if not math.isfinite(x))
-        record = numbers | dict.fromkeys(nonfinite) | {"step": int(step)} | dict(more or {})
+        record = numbers | dict.fromkeys(nonfinite) | {"step": step} | dict(more or {})
         self.append([record | ({"nonfinite": nonfinite} if nonfinite else {})])
-        self._last_step = int(step)
-        if self._tracker is not None:
-            self._tracker.log(int(step), numbers, tables or {})
+        self._last_step = step
+        return numbers
 
 
 class EpochMeans:

@@ -161,9 +161,7 @@ class Phase:
         self._shown = 0.0  # seconds from its start to its last line
 
     def advance(self, n: int = 1) -> None:
-        """Counts `n` more units.  Raises ValueError if `n` is negative."""
-        if n < 0:
-            raise ValueError(f"advance takes a non-negative number, not {n}")
+        """Counts `n` more units."""
         self._live.advance(self._task.id, n)
         seconds = self._task.elapsed or 0.0
         if self._line and seconds - self._shown >= _PLAIN_EVERY and not self._task.finished:

@@ -168,7 +168,7 @@ class Session:
                 self._partial.clear()
         if not found and processes.is_writer():
             set_aside(self.workdir)
-        self.files = RunFiles(self.workdir, trackers, found[1]["offsets"] if found else {}, digests)
+        self.files = RunFiles(self.workdir, found[1]["offsets"] if found else {}, digests)
         self._stack.callback(self.files.close)
         if not found:
             return
@@ -218,8 +218,6 @@ class Session:
             epoch = self.finished
             self._progress.epoch_began()
             yield epoch
-            if self.finished != epoch + 1:
-                raise RuntimeError(f"epoch {epoch} has not been finished")
 
     def is_last(self, epoch: int) -> bool:
         """Whether the run ends with this epoch, whose rollouts and tokens are already counted."""
@@ -260,7 +258,8 @@ class Session:
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Writes the finished epoch's lines to metrics.jsonl and timing.jsonl, and shows them."""
-        self.files.metrics.write(self.finished, metrics, self._tables)
+        numbers = self.files.metrics.write(self.finished, metrics)
+        self._trackers.log(self.finished, numbers, self._tables)
         self._tables = {}
         timing = self._clock.lap(self.rollouts)
         self.files.timing.write(self.finished, timing, more={"about": self.about} if self.about else {})

@@ -13,6 +13,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.typing import PRNGKey
 
 
+@enum.unique
 class Stream(enum.Enum):
     """What is drawn, with the names of the ids that distinguish its streams.
 

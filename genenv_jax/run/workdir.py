@@ -11,7 +11,6 @@ import os
 import pathlib
 import secrets
 import time
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -24,7 +23,6 @@ from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing
 from genenv_jax.run.jsonl import JsonLines, read_json, write_json
 from genenv_jax.run.metrics import MetricWriter, step_of
-from genenv_jax.run.tracking import Tracker
 from genenv_jax.settings import flatten
 from genenv_jax.system.ownership import RUN, owned, refuse_other, remove_stale
 
@@ -280,20 +278,13 @@ class RunFiles:
     lines of timing.jsonl are dropped.
 
     Args:
-      tracker: see `MetricWriter`.
       lengths: in bytes, by name; 0 for files without an entry.
       digests: of files up to there, by name, from `check_files`; files without an entry get new ones.
     Raises:
       ValueError: a file is shorter than that.
     """
 
-    def __init__(
-        self,
-        workdir: pathlib.Path,
-        tracker: Tracker,
-        lengths: Mapping[str, int],
-        digests: Mapping[str, Growing] = types.MappingProxyType({}),
-    ):
+    def __init__(self, workdir: pathlib.Path, lengths: Mapping[str, int], digests: Mapping[str, Growing]):
         other = not processes.is_writer()
         if not other:
             for name in _RECORDS:
@@ -302,7 +293,7 @@ class RunFiles:
         self.tasks = JsonLines(workdir / "tasks.jsonl", read_only=other)
         self.d_train = JsonLines(workdir / "d_train.jsonl", read_only=other)
         self.d_env = JsonLines(workdir / "d_env.jsonl", read_only=other)
-        self.metrics = MetricWriter(workdir / "metrics.jsonl", tracker, read_only=other)
+        self.metrics = MetricWriter(workdir / "metrics.jsonl", read_only=other)
         self.timing = MetricWriter(workdir / "timing.jsonl", read_only=other)
         self._files = {name: getattr(self, name) for name in _RECORDS}
         self._digests = {name: Growing(file.path) for name, file in self._files.items()} | dict(digests)

@@ -121,9 +121,7 @@ def attempt(
       waiting: makes a context that is entered while waiting for scores and episodes.
     Returns the attempts at each task, in the order of the tasks.
     """
-    played = [i for i, task in enumerate(tasks) if benchmark.is_interactive(task)]
-    if chat_model.transcripts:
-        played = []
+    played = [i for i, t in enumerate(tasks) if benchmark.is_interactive(t) and not chat_model.transcripts]
     plain = [i for i in range(len(tasks)) if i not in set(played)]
     found: dict[int, list[Attempt]] = {}
     if plain:

@@ -40,11 +40,9 @@ class Episodes:
     def advance(self, key: Key, task: Task, answers: Sequence[str]) -> None:
         """Continues an episode.
 
-        key: (task, sample).  answers: all answers so far; if empty, the episode begins.
-        Raises ValueError for a key that is being played and not collected yet.
+        key: (task, sample) of an episode that is not being played.
+        answers: all answers so far; if empty, the episode begins.
         """
-        if key in self._futures:
-            raise ValueError(f"episode {key} is being played: expected it to be collected first")
         self._futures[key] = self._submit(key, requests.EPISODE, (key, task, tuple(answers)))
 
     def drop(self, key: Key) -> None:

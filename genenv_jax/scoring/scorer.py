@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import queue
@@ -62,7 +63,7 @@ def worker_count(benchmark: Benchmark, workers: int) -> int:
 
     A benchmark that is `isolated` always gets some: by default one for each core but one, at most 16.
     """
-    if workers or not getattr(benchmark, "isolated", False):
+    if workers or not benchmark.isolated:
         return workers
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(16, (cores or 1) - 1))
@@ -114,7 +115,7 @@ class Scorer:
 
     def batch(self) -> Batch:
         """A new batch, for the completions of one sampler call."""
-        return Batch(self)
+        return Batch(functools.partial(self._threads.submit, self._answer))
 
     def close(self) -> None:
         """Stops threads and processes; unanswered questions are dropped."""
@@ -123,10 +124,6 @@ class Scorer:
         for worker in self._workers:
             worker.close()
         self.episodes.close()
-
-    def submit(self, completion: Completion, question: str, arguments: tuple) -> Future[_Answered]:
-        """Queues a question about a completion; see `Batch.add`."""
-        return self._threads.submit(self._answer, completion, question, arguments)
 
     def _answer(self, completion: Completion, question: str, arguments: tuple) -> _Answered:
         text = self._decode(completion.content)
@@ -167,18 +164,16 @@ class Batch:
     Every process of a run adds the same completions, in any order, and collects.
     """
 
-    def __init__(self, scorer: Scorer):
-        self._scorer = scorer
+    def __init__(self, submit: Callable[..., Future[_Answered]]):
+        self._submit = submit
         self._futures: dict[Key, Future[_Answered]] = {}
 
     def add(self, completion: Completion, question: str, *arguments: Any) -> None:
-        """Adds a finished completion; each may be added once.
+        """Adds a finished completion, each once.
 
         question: one of `requests`.  arguments: the question's arguments before the text.
         """
-        if completion.key in self._futures:
-            raise ValueError(f"completion {completion.key} was added before: expected each once")
-        self._futures[completion.key] = self._scorer.submit(completion, question, arguments)
+        self._futures[completion.key] = self._submit(completion, question, arguments)
 
     def collect(self) -> list[tuple[Completion, requests.Outcome]]:
         """Waits for all completions; returns each as text, with its outcome, sorted by row and sample.

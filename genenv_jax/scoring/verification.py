@@ -72,9 +72,6 @@ class NearDuplicates:
         self._index: dict[int, list[int]] = {}  # shingle -> texts that have it among their first
         self._levels: dict[int, int] = {}  # level of each shingle, if not 0
 
-    def __len__(self) -> int:
-        return len(self._texts)
-
     def add(self, text: str, epoch: float = float("inf")) -> None:
         """Adds a text and its epoch."""
         if self.threshold:

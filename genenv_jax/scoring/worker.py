@@ -71,7 +71,7 @@ class Worker:
             ) from error
         self.timeout = timeout
         self.protections: dict[str, str] = {}
-        self._needs = isolation.check_needs(getattr(benchmark, "worker_needs", ()))
+        self._needs = isolation.check_needs(benchmark.worker_needs)
         self._setup = pickle.dumps((pickled, timeout, round(memory * 2**30), self._needs))
         self._name = benchmark.name
         self._process: subprocess.Popen | None = None

@@ -1,5 +1,3 @@
-"""Every benchmark has bad answers of many kinds, and the tally counts verdicts on them."""
-
 import random
 
 import pytest

@@ -1,5 +1,3 @@
-"""The kill harness: its plan, its comparison, and a few strikes of each kind."""
-
 import collections
 import json
 import random

@@ -1,5 +1,3 @@
-"""`genenv datasets`: download with checksums, files that are there, and what is exported."""
-
 import contextlib
 import functools
 import http.server

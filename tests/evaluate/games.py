@@ -3,38 +3,34 @@
 import os
 import time
 
-from genenv_jax.benchmarks.base import Benchmark, Score, Task
+from genenv_jax.benchmarks.base import Benchmark, Episode, Score, Task
 
 STEPS = 3
 
 
-class Game:
-    """Ends after STEPS right answers, or after the first "stop"; some answers are mischief."""
+class Game(Episode):
+    """Ends after STEPS answers, or after the first "stop"; some answers are mischief."""
 
     def __init__(self, task):
-        self.task, self.right, self.taken = task, 0, 0
+        super().__init__(max_turns=STEPS)
+        self.task, self.right = task, 0
 
     def messages(self):
-        return [{"role": "user", "content": f"{self.task.id} turn {self.taken} right {self.right}"}]
+        return [{"role": "user", "content": f"{self.task.id} turn {len(self.answers)} right {self.right}"}]
 
-    def step(self, answer):
+    def take(self, answer):
         if answer == "hang":
             time.sleep(600)
         if answer == "die":
             os._exit(1)
         if answer == "raise":
             raise KeyError("what an answer can do")
-        self.taken += 1
         self.right += answer == f"{self.task.answer}"
-        if answer == "stop":
-            return Score(0.0, False, False, "stopped", {"turns": self.taken})
-        if self.taken < STEPS:
-            return None
-        won = self.right == STEPS
-        return Score(float(won), won, True, "" if won else "lost", {"turns": self.taken})
+        return Score(0.0, False, False, "stopped", {"turns": len(self.answers)}) if answer == "stop" else []
 
-    def close(self):
-        pass
+    def stop(self):
+        won = self.right == STEPS
+        return Score(float(won), won, True, "" if won else "lost", {"turns": len(self.answers)})
 
 
 class Games(Benchmark):

@@ -1,5 +1,3 @@
-"""The message about answers that were cut off."""
-
 from genenv_jax.benchmarks.base import Score
 from genenv_jax.evaluate.agent import cut_off
 from genenv_jax.scoring.attempts import Attempt

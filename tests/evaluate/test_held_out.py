@@ -1,5 +1,3 @@
-"""The evaluations of a run, and success rates of fresh tasks from rollouts that influence nothing."""
-
 import contextlib
 import functools
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""pass@k and intervals."""
-
 import itertools
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""An exported agent behind a server answers as it does here."""
-
 import json
 import re
 

@@ -1,5 +1,3 @@
-"""`python -m genenv_jax.experiment`: what it runs, reports and refuses."""
-
 import functools
 import pathlib
 import re

@@ -1,5 +1,3 @@
-"""A suite's settings: what its runs get, what is refused by name, what its workdir remembers."""
-
 import json
 
 import pytest

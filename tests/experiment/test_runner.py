@@ -1,5 +1,3 @@
-"""The runs as child processes: order, resuming, failures, signals."""
-
 import json
 import re
 import signal

@@ -5,6 +5,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+from unittest import mock
 
 import jax
 import numpy as np
@@ -19,7 +20,8 @@ from tests.sampling import small_model
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(ROOT / "launch")
-    aot = importlib.import_module("aot")
+    names = ("aot", "aot_check", "aot_costs", "aot_programs", "aot_table")
+    aot, aot_check, aot_costs, aot_programs, aot_table = map(importlib.import_module, names)
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu, the TPU compiler, is not installed"
 )
@@ -31,13 +33,6 @@ SMALL = {
     "limits.agent_prompt": 16, "limits.agent_response": 8, "limits.simulator_prompt": 16,
     "limits.simulator_response": 8, "limits.prompt_buckets": (),
 }  # fmt: skip
-
-
-@pytest.fixture
-def aot_check(monkeypatch):
-    """The script as a module, beside the modules that it imports."""
-    monkeypatch.syspath_prepend(ROOT / "launch")
-    return importlib.import_module("aot_check")
 
 
 @pytest.fixture
@@ -54,18 +49,18 @@ def small_config(**settings):
     return validate(config)
 
 
-def test_every_program_is_called_as_a_run_calls_it(aot_check, model):
+def test_every_program_is_called_as_a_run_calls_it(model):
     config = small_config()
     decoder = aot_check.model_config(model, config, 4)
     mesh = make_mesh(1, 4, 2, devices=jax.devices())
-    for program in importlib.import_module("aot_programs").programs(config, decoder, mesh):
+    for program in aot_programs.programs(config, decoder, mesh):
         assert program.lower()
 
 
 @needs_libtpu
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [0, 4])
-def test_every_program(aot_check, model, lora):
+def test_every_program(model, lora):
     """What main() measures: with adapters, all but the base waits in host memory while another phase runs."""
     config = small_config(**{"memory.offload": "phase"} if lora else {})
     part = aot.parse_slice("v5e:2x2")
@@ -84,7 +79,7 @@ def test_every_program(aot_check, model, lora):
         assert row.total == footprint["total"] + sum(row.residents.values())
         assert footprint["collectives"]  # the parameters are split over the chips
         assert row.flops > 0 and row.traffic > 0 and row.seconds > 0
-    trees = importlib.import_module("aot_programs").tree_bytes(decoder, mesh, config.memory.moments)
+    trees = aot_programs.tree_bytes(decoder, mesh, config.memory.moments)
     score, update = rows["score agent"], rows["update agent (GRPO)"]
     if lora:
         assert trees["own parameters"] < trees["reference"] and score.residents == {}
@@ -171,7 +166,7 @@ def test_what_cannot_be_checked_is_one_line(model, tmp_path):
         ("auto", {"agent.minibatch_size": 3, "agent.micro_batches": 3}, "no mesh of 4 chips suits"),
     ],
 )
-def test_meshes_that_do_not_fit(aot_check, tmp_path, mesh, changes, message):
+def test_meshes_that_do_not_fit(tmp_path, mesh, changes, message):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(tiny.config_dict(intermediate_size=50, hidden_size=36, head_dim=8)))
     config = small_config(**changes)
@@ -190,7 +185,7 @@ def test_meshes_that_do_not_fit(aot_check, tmp_path, mesh, changes, message):
         (2, {"data": 1, "fsdp": 2, "tensor": 8}),
     ],
 )
-def test_a_mesh_is_picked(aot_check, minibatch, want):
+def test_a_mesh_is_picked(minibatch, want):
     sizes = {f"{p}.minibatch_size": minibatch for p in ("agent", "simulator")}
     sizes |= {f"{p}.batch_size": 64 for p in ("agent", "simulator")}
     config = small_config(**sizes, **{"agent.micro_batches": 1})
@@ -199,7 +194,7 @@ def test_a_mesh_is_picked(aot_check, minibatch, want):
     assert dict(aot_check.choose_mesh("auto", config, decoder, devices).shape) == want
 
 
-def test_models(aot_check, tmp_path):
+def test_models(tmp_path):
     config = small_config()
     decoder = aot_check.model_config("Qwen/Qwen2.5-7B-Instruct", config, 8)
     assert (decoder.hidden_size, decoder.lora.rank, decoder.dtype) == (3584, 8, "bfloat16")
@@ -214,48 +209,46 @@ def test_models(aot_check, tmp_path):
 
 
 def _programs(config, decoder):
-    """(programs by name on one device, its mesh, the agent's work, the module that counts)."""
-    aot_programs = importlib.import_module("aot_programs")
+    """(programs by name on one device, its mesh, the agent's work)."""
     mesh = make_mesh(1, 1, 1, devices=jax.devices()[:1])
     programs = {p.name: p for p in aot_programs.programs(config, decoder, mesh)}
-    return programs, mesh, aot_programs.player_work(config)["agent"], importlib.import_module("aot_costs")
+    return programs, mesh, aot_programs.player_work(config)["agent"]
 
 
 @pytest.mark.slow
-def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
+def test_operations_are_counted_as_the_compiler_counts_them(model):
     """Layers unrolled, one micro-batch and one chunk: then the compiler's figure is complete."""
     config = small_config(**{"agent.micro_batches": 1, "model.dtype": "float32"})
     decoder = aot_check.model_config(model, config, 0)
     wide = {"hidden_size": 256, "head_dim": 32, "intermediate_size": 512}
     decoder = dataclasses.replace(decoder, unroll_layers=True, **wide)
-    programs, _, work, costs = _programs(config, decoder)
+    programs, _, work = _programs(config, decoder)
     for name in ("prefill agent", "score agent", "update agent (GRPO)"):
         counted = programs[name].lower().compile().cost_analysis()["flops"]
-        assert costs.flops(programs[name], work, decoder) == pytest.approx(counted, rel=0.1)
+        assert aot_costs.flops(programs[name], work, decoder) == pytest.approx(counted, rel=0.1)
 
 
-def test_the_roofline(aot_check):
+def test_the_roofline():
     """Decoding is bound by what it reads; an update by its operations, to which remat adds a third."""
     config = small_config(**{"model.remat": "full", "limits.agent_prompt": 2048})
     decoder = aot_check.model_config("Qwen2.5-0.5B", config, 0)
-    programs, mesh, work, costs = _programs(config, decoder)
+    programs, mesh, work = _programs(config, decoder)
     decode, update = programs["decode agent"], programs["update agent (GRPO)"]
     part = aot.parse_slice("v5e-1")
-    read = costs.memory_traffic(decode, work, decoder, mesh)
-    assert costs.least_seconds(decode, work, decoder, mesh, part) == read / 819e9
-    computed = costs.flops(update, work, decoder)
-    assert computed / costs.least_seconds(update, work, decoder, mesh, part) / 197e12 == pytest.approx(0.75)
+    read = aot_costs.memory_traffic(decode, work, decoder, mesh)
+    assert aot_costs.least_seconds(decode, work, decoder, mesh, part) == read / 819e9
+    rate = aot_costs.flops(update, work, decoder) / aot_costs.least_seconds(update, work, decoder, mesh, part)
+    assert rate / 197e12 == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("tokens", [3, 16])
-def test_windows_leave_out_pairs_and_cached_keys(aot_check, tokens):
+def test_windows_leave_out_pairs_and_cached_keys(tokens):
     """As counted in the mask of each layer, and in its cache."""
-    costs = importlib.import_module("aot_costs")
     config = dataclasses.replace(small_model.CONFIG, window=Window(5, (True, False, True), 1e4), num_layers=3)
     back = np.subtract.outer(np.arange(tokens), np.arange(tokens))
     masks = [(back >= 0) & (back < (5 if local else tokens)) for local in config.window.layers]
-    assert costs._pairs(config, tokens) == sum(map(np.sum, masks))
-    assert costs._cached(config, tokens) == sum(mask[-1].sum() for mask in masks)
+    assert aot_costs._pairs(config, tokens) == sum(map(np.sum, masks))
+    assert aot_costs._cached(config, tokens) == sum(mask[-1].sum() for mask in masks)
 
 
 @pytest.mark.parametrize(
@@ -286,33 +279,22 @@ def test_names_that_no_slice_has(text, message):
         aot.slice_devices(aot.parse_slice(text))
 
 
-class Failing:
-    """A program that the compiler rejects."""
-
-    def __init__(self, message):
-        self.message = message
-
-    def compile(self):
-        raise RuntimeError(self.message)
-
-
 def test_failures_of_the_compiler():
     """Too little memory is a result; anything else is raised."""
+    failing = lambda message: mock.Mock(**{"compile.side_effect": RuntimeError(message)})  # noqa: E731
     for message, gib in (
         ("RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory "
          "required for HLO temporaries (57.44G) exceeds available HBM (15.75G). HLO module: f.", 57.44),
         ("Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded by", 20.5),
     ):  # fmt: skip
-        got = aot.measure(Failing(message))
+        got = aot.measure(failing(message))
         assert got.total == int(gib * 2**30) and got.arguments is None and got.error
     with pytest.raises(RuntimeError, match="Mosaic failed"):
-        aot.measure(Failing("INTERNAL: Mosaic failed"))
+        aot.measure(failing("INTERNAL: Mosaic failed"))
 
 
-def test_the_table_of_slices(monkeypatch):
+def test_the_table_of_slices():
     """A cell that fits with the other player in host memory, one that cannot, and one that failed."""
-    monkeypatch.syspath_prepend(ROOT / "launch")
-    aot_table = importlib.import_module("aot_table")
     gib = 2**30
     trees = dict.fromkeys(
         (f"{whose} {what}" for whose in ("own", "other") for what in ("parameters", "moments")), gib

@@ -1,5 +1,3 @@
-"""The Dockerfile: what it copies exists and suffices, and its entry point takes a command line."""
-
 import re
 import shutil
 import subprocess

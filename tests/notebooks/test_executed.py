@@ -1,5 +1,3 @@
-"""The notebooks, executed at the smallest size."""
-
 import json
 import os
 import pathlib

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.launch.programs import committed
 from tests.notebooks.stored import NAMES, ROOT, cell
 
 
@@ -59,10 +60,7 @@ def test_it_clones_and_installs_what_the_machine_needs(install, tmp_path, machin
     for file in ("genenv_jax/__init__.py", "genenv_jax/main.py", "configs/quickstart.py"):
         (repository / file).parent.mkdir(parents=True, exist_ok=True)
         (repository / file).touch()
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(repository)]
-    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
-        subprocess.run([*git, *arguments], check=True)
-    environment = {"GENENV_REPOSITORY": repository.as_uri()}
+    environment = {"GENENV_REPOSITORY": committed(repository).as_uri()}
     if machine == "tpu":
         environment["TPU_NAME"] = "local"
     else:

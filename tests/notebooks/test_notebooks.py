@@ -1,5 +1,3 @@
-"""The notebooks: valid, with the outputs of their own code or none, and what they name exists."""
-
 import ast
 import importlib
 import importlib.util

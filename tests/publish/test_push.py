@@ -1,7 +1,7 @@
 """Uploads to the hub, which is never contacted: `HfApi` is a stand-in."""
 
 import json
-import types
+from unittest import mock
 
 import huggingface_hub
 import pytest
@@ -19,51 +19,25 @@ def exported(tmp_path):
     return folder
 
 
-class Hub:
-    """The part of HfApi in use; `public`: whether an existing repository is public."""
-
-    def __init__(self, public=False, error=None):
-        self.public, self.error, self.calls, self.token = public, error, [], None
-
-    def create_repo(self, name, **options):
-        self.calls.append(("create_repo", name, options))
-        if self.error:
-            raise self.error
-
-    def repo_info(self, name):
-        return types.SimpleNamespace(private=not self.public)
-
-    def upload_folder(self, **options):
-        self.calls.append(("upload_folder", options.pop("repo_id"), options))
-        return types.SimpleNamespace(commit_url="https://huggingface.co/me/model/commit/1")
-
-
 @pytest.fixture
 def hub(monkeypatch):
-    """Puts a stand-in in place of the hub's client."""
-
-    def use(hub):
-        def client(token):
-            hub.token = token
-            return hub
-
-        monkeypatch.setattr(huggingface_hub, "HfApi", client)
-        return hub
-
+    """A stand-in for the hub's client; a repository that exists is private."""
+    hub = mock.MagicMock()
+    hub.repo_info.return_value.private = True
+    hub.upload_folder.return_value.commit_url = "https://huggingface.co/me/model/commit/1"
+    monkeypatch.setattr(huggingface_hub, "HfApi", mock.Mock(return_value=hub))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    return use
+    return hub
 
 
 def test_an_export_is_uploaded_privately(exported, hub, capsys):
-    found = hub(Hub())
     assert exit_code(main, [str(exported), "me/model"]) == 0
     assert capsys.readouterr().out == "https://huggingface.co/me/model/commit/1\n"
-    assert found.token == "hf_secret"
-    create, upload = found.calls
-    assert create == ("create_repo", "me/model", {"private": True, "exist_ok": True})
-    assert upload[:2] == ("upload_folder", "me/model")
-    options = upload[2]
-    assert options["folder_path"] == exported and options["commit_message"] == "Upload of agent"
+    huggingface_hub.HfApi.assert_called_once_with(token="hf_secret")
+    hub.create_repo.assert_called_once_with("me/model", private=True, exist_ok=True)
+    options = hub.upload_folder.call_args.kwargs
+    assert (options["repo_id"], options["folder_path"]) == ("me/model", exported)
+    assert options["commit_message"] == "Upload of agent"
     template = "additional_chat_templates/tool_use.jinja"
     sent = huggingface_hub.utils.filter_repo_objects(
         [path.name for path in exported.iterdir()] + ["old/config.json", template],
@@ -74,33 +48,31 @@ def test_an_export_is_uploaded_privately(exported, hub, capsys):
 
 
 def test_public_is_asked_for(exported, hub, capsys):
-    found = hub(Hub(public=True))
+    hub.repo_info.return_value.private = False
     assert exit_code(main, [str(exported), "me/model"]) == 2
     assert "me/model is public: expected --public" in capsys.readouterr().err
-    assert [name for name, *_ in found.calls] == ["create_repo"]
+    assert not hub.upload_folder.called
     assert exit_code(main, [str(exported), "me/model", "--public"]) == 0
-    assert found.calls[-2][2]["private"] is False
+    assert hub.upload_folder.called and hub.create_repo.call_args.kwargs["private"] is False
 
 
 @pytest.mark.parametrize("name", ["model", "a/b/c", "me/a--b", "me/.x", "/model", "me/"])
 def test_a_bad_name_is_one_line(exported, hub, capsys, name):
-    found = hub(Hub())
     assert exit_code(main, [str(exported), name]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: repository {name!r}: expected OWNER/NAME")
-    assert error.count("\n") == 1 and not found.calls
+    assert error.count("\n") == 1 and not hub.method_calls
 
 
 def test_without_a_token_it_is_one_line(exported, hub, capsys, monkeypatch):
-    found = hub(Hub())
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     assert exit_code(main, [str(exported), "me/model"]) == 2
     assert "error: no token for the hub: expected one in HF_TOKEN" in capsys.readouterr().err
-    assert not found.calls
+    assert not hub.method_calls
 
 
 def test_what_the_hub_refuses_is_one_line(exported, hub, capsys):
-    hub(Hub(error=ConnectionError("no route\nto host")))
+    hub.create_repo.side_effect = ConnectionError("no route\nto host")
     assert exit_code(main, [str(exported), "me/model"]) == 2
     assert capsys.readouterr().err == "error: me/model could not be uploaded: no route to host\n"
 
@@ -115,21 +87,19 @@ def test_what_the_hub_refuses_is_one_line(exported, hub, capsys):
     ],
 )
 def test_what_is_no_export_is_named(exported, hub, capsys, change, message):
-    found = hub(Hub())
     change(exported)
     assert exit_code(main, [str(exported), "me/model"]) == 2
-    assert message in capsys.readouterr().err and not found.calls
+    assert message in capsys.readouterr().err and not hub.method_calls
 
 
 @pytest.mark.parametrize("base", ["/home/me/base", "~/base", "../base", "here", 3])
 def test_an_adapter_of_a_base_on_this_disk_is_refused(exported, hub, capsys, monkeypatch, base):
-    found = hub(Hub())
     monkeypatch.chdir(exported.parent)
     (exported.parent / "here").mkdir()
     adapter = exported / "adapter_config.json"
     adapter.write_text(json.dumps({"base_model_name_or_path": base}))
     assert exit_code(main, [str(exported), "me/model"]) == 2
     assert f"base_model_name_or_path = {base!r} is a path on this machine" in capsys.readouterr().err
-    assert not found.calls
+    assert not hub.method_calls
     adapter.write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct"}))
     assert exit_code(main, [str(exported), "me/model"]) == 0

@@ -6,7 +6,6 @@ import io
 import pytest
 
 from genenv_jax import report
-from genenv_jax.results import figures
 from genenv_jax.results.pages import write_suite_page
 from genenv_jax.results.runs import load_run
 from genenv_jax.results.suites import load_results, run_dir
@@ -36,14 +35,6 @@ def reported(workdir, tmp_path_factory):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         report.main([str(workdir), "--out", str(out)])
     return out, printed.getvalue()
-
-
-@pytest.fixture
-def saved(monkeypatch):
-    """Figures by name, drawn but, to save time, not rendered."""
-    made = {}
-    monkeypatch.setattr(figures, "_write", lambda figure, path: made.update({path.stem: figure}))
-    return made
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,3 @@
-"""Why answers failed."""
-
 import pytest
 
 from genenv_jax.results.answers import GROUPS, detail_text, verdict, verdict_group

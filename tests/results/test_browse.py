@@ -1,5 +1,3 @@
-"""Filterable lists: what they show when not all fits."""
-
 import pytest
 
 from genenv_jax.results.browse import browser, choices, spread

@@ -1,5 +1,3 @@
-"""The page of an evaluation."""
-
 import json
 
 import pytest

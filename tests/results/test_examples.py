@@ -1,5 +1,3 @@
-"""Which tasks are shown, and how."""
-
 import pytest
 
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task

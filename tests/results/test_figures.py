@@ -1,5 +1,3 @@
-"""The figures that are written, and what those of a run show."""
-
 import numpy as np
 import pytest
 from matplotlib import image
@@ -11,10 +9,17 @@ from tests.results.synthetic import EPOCHS, REASONS, append, generation, hostile
 OF_A_RUN = ("p_hat", "accuracy", "reward", "solved", "validity", "lengths", "diversity")
 
 
-def drawn(saved, run, tmp_path):
-    """The figures of a run by name."""
-    figures.draw_run(run, tmp_path)
-    return saved
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """The figures of a run by name; to save time, they are not rendered."""
+    made = {}
+    monkeypatch.setattr(figures, "_write", lambda figure, path: made.update({path.stem: figure}))
+
+    def draw(run):
+        figures.draw_run(run, tmp_path)
+        return made
+
+    return draw
 
 
 def legend(figure):
@@ -28,8 +33,8 @@ def test_figures_are_written_and_hold_ink(reported):
         assert np.mean(image.imread(out / f"{name}.png")[..., :3].min(axis=-1) < 0.9) > 0.01, name
 
 
-def test_p_hat_has_mean_band_and_quartiles(run, saved, tmp_path):
-    figure = drawn(saved, run, tmp_path)["p_hat"]
+def test_p_hat_has_mean_band_and_quartiles(run, drawn):
+    figure = drawn(run)["p_hat"]
     (axes,) = figure.axes
     assert legend(figure) == ["target 0.4 to 0.6"]  # below the axes, where no curve is
     (line,) = axes.lines
@@ -43,8 +48,8 @@ def test_p_hat_has_mean_band_and_quartiles(run, saved, tmp_path):
         assert segment[:, 1] == pytest.approx(np.percentile(p_hats, [25, 75]))
 
 
-def test_accuracy_has_a_line_for_each_split_and_mode(run, saved, tmp_path):
-    figure = drawn(saved, run, tmp_path)["accuracy"]
+def test_accuracy_has_a_line_for_each_split_and_mode(run, drawn):
+    figure = drawn(run)["accuracy"]
     (axes,) = figure.axes
     lines = {(line.get_color(), line.get_linestyle()): line for line in axes.lines}
     assert len(lines) == len(axes.lines) == 6
@@ -53,28 +58,29 @@ def test_accuracy_has_a_line_for_each_split_and_mode(run, saved, tmp_path):
     assert legend(figure) == ["in distribution", "deeper", "renamed", "greedy", "sampled"]
 
 
-def test_rejections_stack_to_the_rejected_share(run, saved, tmp_path):
-    (axes,) = drawn(saved, run, tmp_path)["validity"].axes
+def test_rejections_stack_to_the_rejected_share(run, drawn):
+    (axes,) = drawn(run)["validity"].axes
     tops = np.max([[bar.get_y() + bar.get_height() for bar in c] for c in axes.containers], axis=0)
     assert tops == pytest.approx(1 - np.array(list(run.series("generated/valid_share").values())))
     assert len(axes.containers) == len(REASONS)
 
 
-def test_many_reasons_share_one_colour(saved, tmp_path):
+def test_many_reasons_share_one_colour(drawn):
     reasons = {f"generated/rejected/reason_{i}": 10.0 - i for i in range(9)}
-    figure = drawn(saved, run_of(metrics={1: {"generated/count": 100.0, **reasons}}), tmp_path)["validity"]
+    figure = drawn(run_of(metrics={1: {"generated/count": 100.0, **reasons}}))["validity"]
     assert len(legend(figure)) == 7 and legend(figure)[-1] == "other"
     assert figure.axes[0].containers[-1][0].get_height() == pytest.approx((4 + 3 + 2) / 100)
 
 
-def test_training_by_epoch_follows_the_run(run, saved, tmp_path):
-    axes = drawn(saved, run, tmp_path)["diversity"].axes
+def test_training_by_epoch_follows_the_run(run, drawn):
+    found = drawn(run)
+    axes = found["diversity"].axes
     assert axes[0].lines[0].get_ydata().tolist() == [step + 1.0 for step in range(1, EPOCHS + 1)]
-    titles = [a.get_title("left") for a in saved["reward"].axes]
+    titles = [a.get_title("left") for a in found["reward"].axes]
     assert titles == ["Training reward", "Drift of the simulator"]
 
 
-def test_what_was_asked_for_stands_against_what_was_delivered(saved, tmp_path):
+def test_what_was_asked_for_stands_against_what_was_delivered(drawn):
     """Of the last epochs; tasks that no prompt asked for, or that nobody attempted, are left out."""
     asked = lambda epoch, rate, p_hat: generation(  # noqa: E731
         epoch, 0, p_hat=p_hat, context_success_at="asked", context_success_rate=rate
@@ -82,24 +88,24 @@ def test_what_was_asked_for_stands_against_what_was_delivered(saved, tmp_path):
     tasks = [asked(9, 0.2, 0.1), asked(8, 0.2, 0.4), asked(9, 0.7, 0.8)]
     tasks += [asked(1, 0.7, 0.0), asked(9, 0.7, None)]
     run = run_of(*tasks, generation(9, 1, p_hat=0.5), metrics={9: {"generated/asked_correlation": 0.6}})
-    left, right = drawn(saved, run, tmp_path)["steering"].axes
+    left, right = drawn(run)["steering"].axes
     means = {float(x): float(y) for line in left.lines[:-1] for x, y in zip(*line.get_data(), strict=True)}
     assert means == pytest.approx({0.2: 0.25, 0.7: 0.8})
     assert left.get_title("left") == "Epochs 5 to 9 (n = 3)"
     assert right.lines[0].get_ydata().tolist() == [0.6]
 
 
-def test_counts_have_whole_ticks_and_zeros_an_axis_from_zero(saved, tmp_path):
+def test_counts_have_whole_ticks_and_zeros_an_axis_from_zero(drawn):
     counts = ("generated/solved_all", "generated/solved_none")
     run = run_of(metrics={step: {counts[0]: 0.0, counts[1]: float(step)} for step in (1, 2)})
-    zeros, few = drawn(saved, run, tmp_path)["solved"].axes
+    zeros, few = drawn(run)["solved"].axes
     assert zeros.get_ylim() == (0, 1)
     for axes in (zeros, few):
         assert all(tick == int(tick) for tick in axes.get_yticks())
 
 
-def test_one_epoch_has_one_tick(saved, tmp_path):
-    (axes,) = drawn(saved, run_of(metrics={2: {"agent/reward_mean": 0.5}}), tmp_path)["reward"].axes
+def test_one_epoch_has_one_tick(drawn):
+    (axes,) = drawn(run_of(metrics={2: {"agent/reward_mean": 0.5}}))["reward"].axes
     low, high = axes.get_xlim()
     assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [2]
 

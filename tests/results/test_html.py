@@ -1,5 +1,3 @@
-"""Templates and what they do to text."""
-
 import base64
 import hashlib
 

@@ -1,5 +1,3 @@
-"""The command."""
-
 from genenv_jax import report
 from genenv_jax.results.tables import headline
 from tests.commands import exit_code, printed

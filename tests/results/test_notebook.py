@@ -1,5 +1,3 @@
-"""What the notebooks call."""
-
 import base64
 import os
 import signal

@@ -1,5 +1,3 @@
-"""What is read from a workdir."""
-
 import pytest
 
 from genenv_jax.report import main

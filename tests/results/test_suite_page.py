@@ -1,5 +1,3 @@
-"""The report: figures, page and summary."""
-
 import dataclasses
 
 from matplotlib import image as matplotlib_image

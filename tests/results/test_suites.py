@@ -1,5 +1,3 @@
-"""From finished runs to numbers: what is read, what a run is reduced to, what is refused."""
-
 import numpy as np
 import pytest
 
@@ -63,23 +61,6 @@ def test_a_curve_needs_its_cost(tmp_path):
     x, y = curve(run, SCORE, "tokens")
     assert list(x) == [0, records[1]["tokens/total"], records[4]["tokens/total"]] and y[-1] == 0.5
     assert not len(curve(run, "no/such", "tokens")[0])
-
-
-def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
-    for arm, scale in (("random", 1000), ("static", 2000)):
-
-        def change(lines, scale=scale):
-            for line in lines[1:]:
-                line["tokens/total"] = scale * line["step"]
-
-        records = write_run(run_dir(tmp_path, arm, 0), 0.2, 0, change=change)
-    results = load_results(fake_plan((0,), random=0.2, static=0.2), tmp_path)
-    assert results.horizon == 4000
-    scores = {arm: results.score(arm, f"auc/{KEY}")[0] for arm in results.runs}
-    values = [record[SCORE] for record in records]
-    assert scores["random"] == pytest.approx(np.trapezoid(values) / 4)
-    assert scores["static"] == pytest.approx(np.trapezoid(values[:3]) / 2)  # its first half
-    assert results.score("static", f"final/{KEY}")[0] == pytest.approx(values[2])
 
 
 def test_the_order_of_strata_and_scores(results):

@@ -1,5 +1,3 @@
-"""Contrasts, tables and CSV files: the numbers are those of the runs."""
-
 import csv
 import dataclasses
 import re

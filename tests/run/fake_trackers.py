@@ -8,44 +8,35 @@ from tests.runs import lines
 
 
 class FakeTracker:
-    """Records everything it is given, over all openings."""
+    """Records all it is given, over all openings; `where` it raises: at "open", "log", "close" or nowhere."""
+
+    where = ""
 
     def __init__(self):
         self.ids, self.logged, self.closed, self.closed_within = [], [], 0, None
         self.on_log = lambda: None
 
+    def _fail(self, where):
+        if where == self.where:
+            raise ConnectionError("no network\n and no second line")
+
     def __call__(self, project, run_id, workdir, config):
+        self._fail("open")
         self.project, self.config = project, config
         self.ids.append(run_id)
         return self
 
     def log(self, step, scalars, tables):
+        self._fail("log")
         self.logged.append((step, dict(scalars), dict(tables), self.on_log()))
 
     def close(self):
         self.closed, self.closed_within = self.closed + 1, sys.exc_info()[0]
+        self._fail("close")
 
 
 class Failing(FakeTracker):
-    """Raises where it is told to: at "open", "log" or "close"."""
-
     where = "log"
-
-    def _fail(self, where):
-        if where == self.where:
-            raise ConnectionError("no network\n and no second line")
-
-    def __call__(self, *args):
-        self._fail("open")
-        return super().__call__(*args)
-
-    def log(self, *args):
-        self._fail("log")
-        super().log(*args)
-
-    def close(self):
-        super().close()
-        self._fail("close")
 
 
 def install(monkeypatch, **kinds):

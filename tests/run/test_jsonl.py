@@ -1,5 +1,3 @@
-"""JSON-lines files: durable appends and damage; files that are whole or absent."""
-
 import json
 import os
 
@@ -17,8 +15,8 @@ def file(tmp_path):
 
 def test_append_and_read(file):
     assert file.path.read_bytes() == b"" and file.offset() == 0 and list(file) == []
-    assert file.append(RECORDS) == 3
-    assert file.append(iter([])) == 0
+    file.append(RECORDS)
+    file.append(iter([]))
     assert list(file) == RECORDS
     lines = file.path.read_text(encoding="ascii").split("\n")  # for any reader of JSON lines
     assert [json.loads(line) for line in lines[:-1]] == RECORDS and lines[-1] == ""
@@ -123,7 +121,7 @@ def test_a_read_only_file_is_left_alone(tmp_path):
     path = tmp_path / "records.jsonl"
     jsonl.JsonLines(path).append([{"a": 1}])
     other = jsonl.JsonLines(path, read_only=True)
-    assert other.append([{"a": 2}]) == 1
+    other.append([{"a": 2}])
     other.clear()
     assert list(other) == [{"a": 1}]
     jsonl.JsonLines(path).clear()

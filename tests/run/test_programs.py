@@ -1,5 +1,3 @@
-"""Where compiled programs are kept, and how they are compiled."""
-
 import contextlib
 import threading
 

@@ -73,8 +73,6 @@ def test_a_long_phase_and_one_that_is_cut_short_say_how_far_they_came(clock):
     with Progress(0, stream=stream, clock=clock).phase("train base model", 3, "steps") as phase:
         clock.sleep(1)
         phase.advance(3)
-        with pytest.raises(ValueError, match="non-negative"):
-            phase.advance(-1)
     assert stream.getvalue().splitlines() == [
         "epoch 1/1  interact  3/8 rollouts after 1:15  0.04 rollouts/s",
         "epoch 1/1  interact  4/8 rollouts stopped after 1:40  0.04 rollouts/s",

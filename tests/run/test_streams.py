@@ -1,5 +1,3 @@
-"""The streams of a run: what they depend on, and that no two share their numbers."""
-
 import collections
 import itertools
 import re
@@ -35,7 +33,7 @@ def test_no_two_streams_of_a_run_coincide():
 
 def test_numbers_are_given_once():
     numbers = [stream.value[0] for stream in Stream]
-    assert len(set(numbers)) == len(numbers)
+    assert len(set(numbers)) == len(numbers)  # equal values would be one stream, which `enum.unique` refuses
 
 
 def test_a_stream_follows_from_seed_and_ids():

@@ -1,5 +1,3 @@
-"""Seconds that add up."""
-
 import pytest
 
 from genenv_jax.run.timing import Stopwatch

@@ -3,11 +3,11 @@
 import contextlib
 import importlib.util
 import json
-import math
 import os
 import signal
 import sys
 import types
+from unittest import mock
 
 import pytest
 
@@ -15,7 +15,6 @@ from genenv_jax.benchmarks.base import Task
 from genenv_jax.config import default_config, validate
 from genenv_jax.parallel import processes
 from genenv_jax.run import tracking
-from genenv_jax.run.metrics import MetricWriter
 from genenv_jax.run.samples import answer_row, generation_row, spread
 from genenv_jax.run.tracking import Trackers, TrackingConfig
 from genenv_jax.system import signals
@@ -61,22 +60,6 @@ def test_a_named_tracker_that_is_not_installed_is_one_error(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == []
 
 
-def test_each_step_is_given_after_its_line(tmp_path, monkeypatch):
-    (fake,) = install(monkeypatch, wandb=FakeTracker)
-    path = tmp_path / "metrics.jsonl"
-    fake.on_log = lambda: path.read_text().count("\n")
-    with opened(tmp_path, "wandb") as trackers, contextlib.closing(MetricWriter(path, trackers)) as metrics:
-        metrics.write(0, {"loss": 0.5})
-        metrics.write(1, {"loss": math.nan, "n": 2}, TABLES)
-        with pytest.raises(TypeError):
-            metrics.write(2, {"loss": "none"})
-    assert [(step, lines) for step, _, _, lines in fake.logged] == [(0, 1), (1, 2)]
-    assert fake.logged[0][1:3] == ({"loss": 0.5}, {})
-    assert math.isnan(fake.logged[1][1].pop("loss"))
-    assert fake.logged[1][1:3] == ({"n": 2}, TABLES)
-    assert (fake.project, fake.config, fake.closed) == ("p", {"seed": 7}, 1)
-
-
 def test_a_continued_run_has_its_id_and_gives_no_step_twice(tmp_path, monkeypatch):
     workdir = tmp_path / "runs of mine" / "été:1"
     workdir.mkdir(parents=True)
@@ -87,6 +70,7 @@ def test_a_continued_run_has_its_id_and_gives_no_step_twice(tmp_path, monkeypatc
                 trackers.log(step, {"loss": 1.0}, {})
     assert [[step for step, *_ in fake.logged] for fake in fakes] == [[0, 1, 2, 3]] * 2
     (run_id,) = {run_id for fake in fakes for run_id in fake.ids}
+    assert (fakes[0].project, fakes[0].config) == ("p", {"seed": 7})
     assert run_id.startswith("runs-of-mine--t--1-") and len(fakes[0].ids) == 2
     assert json.loads((workdir / "tracking.json").read_text()) == {"id": run_id, "step": 3}
 
@@ -171,38 +155,20 @@ def test_wandb_gets_no_code_unless_its_environment_says_so(tmp_path, monkeypatch
 
 def test_tensorboard_gets_the_scalars(tmp_path, monkeypatch):
     """With stand-ins for TensorFlow and clu's writer: what reaches them, and in what order."""
-    calls = []
-
-    class SummaryWriter:
-        def __init__(self, logdir):
-            calls.append(("open", logdir))
-
-        def write_scalars(self, step, scalars):
-            calls.append(("write", step, scalars))
-
-        def flush(self):
-            calls.append(("flush",))
-
-        def close(self):
-            calls.append(("close",))
-
-    tensorflow = types.ModuleType("tensorflow")
-    tensorflow.config = types.SimpleNamespace(
-        set_visible_devices=lambda devices, kind: calls.append(("hide", devices, kind))
-    )
-    clu_writers = types.ModuleType("clu.metric_writers")
-    clu_writers.SummaryWriter = SummaryWriter
-    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-    monkeypatch.setitem(sys.modules, "clu.metric_writers", clu_writers)
-    monkeypatch.setattr("clu.metric_writers", clu_writers, raising=False)
+    fake = mock.MagicMock()
+    monkeypatch.setitem(sys.modules, "tensorflow", fake.tensorflow)
+    monkeypatch.setitem(sys.modules, "clu.metric_writers", fake.writers)
+    monkeypatch.setattr("clu.metric_writers", fake.writers, raising=False)
     monkeypatch.setattr(tracking, "_missing", lambda name: [])
     with opened(tmp_path, "auto", "tensorboard") as trackers:
         assert trackers.samples == 0  # it shows no tables
         trackers.log(3, {"loss": 0.5}, TABLES)
         trackers.log(3, {"loss": 0.5}, {})  # repeated: its files cannot be truncated
-    written = [("write", 3, {"loss": 0.5}), ("flush",)]
-    logdir = os.fspath(tmp_path / "tensorboard")
-    assert calls == [("hide", [], "GPU"), ("open", logdir), *written, *written, ("close",)]
+    hidden = mock.call.tensorflow.config.set_visible_devices([], "GPU")
+    opening = mock.call.writers.SummaryWriter(os.fspath(tmp_path / "tensorboard"))
+    writer = mock.call.writers.SummaryWriter()
+    written = [writer.write_scalars(3, {"loss": 0.5}), writer.flush()]
+    assert fake.mock_calls == [hidden, opening, *written, *written, writer.close()]
     assert os.listdir(tmp_path) == []  # no id, which only services need
 
 

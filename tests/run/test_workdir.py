@@ -1,5 +1,3 @@
-"""A workdir: used by one run at a time, and cleared of a killed one's leftovers."""
-
 import json
 import socket
 
@@ -84,7 +82,7 @@ def test_what_was_compared_is_not_read_again_for_the_next_checkpoint(tmp_path):
     wanted = {name: Growing(tmp_path / f"{name}.jsonl")(12) for name in NAMES}
     compared = check_files(tmp_path, {"offsets": lengths, "digests": wanted})
     assert set(compared) == set(NAMES)
-    files = RunFiles(tmp_path, None, lengths, compared)
+    files = RunFiles(tmp_path, lengths, compared)
     files.tasks.append([{"epoch": 2}])
     digests = files.digests()
     assert digests == {name: Growing(tmp_path / f"{name}.jsonl")() for name in (*NAMES, "timing")}

@@ -23,6 +23,7 @@ class Dangerous(Benchmark):
     """`score` and `parse` do what the first word of the text says; the rest is a reward."""
 
     name = "dangerous"
+    load = verdict = None
 
     def __init__(self, isolated=False):
         self.isolated = isolated
@@ -42,20 +43,12 @@ class Dangerous(Benchmark):
         }
         deeds.get(word, str)()
 
-    def load(self, split):
-        return []
-
-    def verdict(self, task, answer):
-        raise NotImplementedError
-
     def score(self, task, text):
         self.act(text)
         if text.startswith("lambda"):
             return lambda: 0
         if text.startswith("who"):
             return Score(1.0, True, True, str(os.getpid()))
-        if text.startswith("modules"):
-            return Score(1.0, True, True, ",".join(m for m in sys.modules if "jax" in m))
         return Score(len(text) / 100, len(text) > 5, True, task.id)
 
     def parse(self, text, seed, task_id, generation):
@@ -64,9 +57,6 @@ class Dangerous(Benchmark):
             return Rejection("unparsable", text)
         messages = make_task(text).messages
         return Task(task_id, self.name, "", messages, (), None, seed.id, "generated", generation)
-
-    def verify(self, task):
-        return None
 
     def agent_answer(self, task):
         return "a right answer " * 7

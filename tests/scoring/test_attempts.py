@@ -1,5 +1,3 @@
-"""Attempts: single answers and episodes, in threads and in worker processes."""
-
 import pytest
 
 from genenv_jax.benchmarks.base import Score

@@ -1,5 +1,3 @@
-"""Verification: every reason, their order, duplicates and decontamination."""
-
 import collections
 import random
 
@@ -17,11 +15,7 @@ class Lines(Benchmark):
 
     name = "lines"
 
-    def load(self, split):
-        return []
-
-    def simulator_messages(self, seed, statistics):
-        return list(seed.messages)
+    load = None
 
     def simulator_answer(self, task, seed=None):
         return task.messages[-1]["content"]
@@ -46,9 +40,6 @@ class Lines(Benchmark):
     def verdict(self, task, answer):
         reward = {"half": 0.5, "raw": 1.0, "fail": 0.0}.get(answer, 1.0)
         return Score(reward, answer not in ("raw", "fail"), True, "" if reward == 1 else "because")
-
-    def aggregate(self, results):
-        return {}
 
 
 def make(text, task_id="t", generation=-1):
@@ -82,7 +73,6 @@ def verdict(checker, text, generation=0, done=True):
 
 def test_each_reason():
     checker = verifier(near_duplicate=0.5)
-    counts = collections.Counter()
     for text, done, want in [
         ("", True, base.EMPTY),
         (" \n\t", True, base.EMPTY),
@@ -104,13 +94,7 @@ def test_each_reason():
         ("a fine task of its own", True, base.DUPLICATE),  # of a batch-mate
         ("a fine task of its own too", True, base.NEAR_DUPLICATE),
     ]:
-        got = verdict(checker, text, done=done)
-        assert got == want, text
-        counts[got] += 1
-    assert counts == {
-        base.EMPTY: 3, base.TRUNCATED: 2, base.UNPARSABLE: 1, base.NOT_EXECUTABLE: 1,
-        base.WRONG_ANSWER: 3, base.CONTAMINATED: 3, base.DUPLICATE: 3, base.NEAR_DUPLICATE: 2, "": 1,
-    }  # fmt: skip
+        assert verdict(checker, text, done=done) == want, text
 
 
 def test_what_is_compared():
@@ -155,7 +139,7 @@ def test_what_bars_nothing_any_more_is_not_kept():
     checker = verifier(pool_epochs=3, near_duplicate=0.8)
     for epoch in range(40):
         assert verdict(checker, f"a fine task of its own in epoch {epoch}", epoch) == ""
-    assert len(checker._texts) <= 2 * (3 + 1) and len(checker._known) == 3 + 1  # and the seed
+    assert len(checker._texts._epochs) <= 2 * (3 + 1) and len(checker._known) == 3 + 1  # and the seed
 
 
 def test_restore_gives_the_same_verdicts():
@@ -173,9 +157,6 @@ def test_restore_gives_the_same_verdicts():
     for text in [*texts, "something new altogether and long enough"]:
         for epoch in (4, 5, 6):
             assert check(resumed, text, epoch) == check(whole, text, epoch)
-
-
-# -- similarity ---------------------------------------------------------------------------------------
 
 
 def test_shingles():
@@ -239,7 +220,7 @@ def test_the_index_finds_what_comparing_with_every_text_does(threshold, crowded,
                     known.append(text)
                     sets.append((grams, epoch))
                     index.add(text, epoch)
-        assert len(index) < 2 * sum(since > 59 - 30 for _, since in sets)
+        assert len(index._epochs) < 2 * sum(since > 59 - 30 for _, since in sets)
     assert min(verdicts[True], verdicts[False]) > 20, verdicts
 
 
@@ -251,9 +232,6 @@ def test_a_shingle_of_all_texts_does_not_make_each_of_them_a_candidate():
         index.add(f"tools add subtract multiply start at once {i} {i + 1} {i + 2} {i + 3} {i + 4}")
     index.matches("tools add subtract multiply start at once 7 8 9 10 11")
     assert 1 <= len(compared) <= 2 * verification._CROWDED
-
-
-# -- what is admitted -----------------------------------------------------------------------------------
 
 
 def inspected(text, admit, benchmark=None):

@@ -1,5 +1,3 @@
-"""Locks that name their holder and are free when it is dead; scratch files of the dead."""
-
 import errno
 import fcntl
 import json

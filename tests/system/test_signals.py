@@ -1,5 +1,3 @@
-"""SIGTERM and SIGINT: their exit codes, and where they wait."""
-
 import signal
 import sys
 import time
