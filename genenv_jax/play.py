@@ -189,6 +189,16 @@ def load(
         return host, decoding.cast(host.load_params(config.model.dtype), host.model.config)
 
 
+def policies(
+    config: Config, benchmark: Benchmark, agent: str, simulator: str
+) -> tuple[build.ModelOnMesh, Policy, Policy]:
+    """The agent's model and both players' policies; agent, simulator: as `path` in `load`."""
+    one = load(config, benchmark, agent)
+    alike = simulator == agent and (agent or not config.separate_start)
+    other = one if alike else load(config, benchmark, simulator, "simulator")
+    return one[0], _policy(config, *one, "agent"), _policy(config, *other, "simulator")
+
+
 def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) -> Policy:
     """A policy that answers one prompt at a time, or as many as the mesh's data axes require."""
     rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
@@ -203,10 +213,7 @@ def play(config: Config, agent: str, simulator: str, ask: Callable[[str], str], 
     """
     benchmark = build.make_benchmark(config)
     config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
-    host, params = load(config, benchmark, agent)
-    first = _policy(config, host, params, "agent")
-    other = (host, params) if simulator == agent else load(config, benchmark, simulator, "simulator")
-    second = _policy(config, *other, "simulator")
+    host, first, second = policies(config, benchmark, agent, simulator)
     held_out, seeds = benchmark.tasks("eval"), benchmark.tasks("seed")
     check_prompts(config.limits, host.model, benchmark, seeds, config.evaluation.tasks(benchmark))
     fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)

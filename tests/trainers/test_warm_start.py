@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from genenv_jax import supervised
+from genenv_jax import play, supervised
 from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
 from genenv_jax.config import validate
 from genenv_jax.experiment.arms import ARMS
@@ -118,6 +118,8 @@ def test_the_simulator_alone(cache, given, rank, tmp_path):
     own = opened(cache, given, **settings)
     assert supervised.base_model(*own) == given
     tuned = supervised.base_model(*own, "simulator")
+    _, *policies = play.policies(*own[:2], "", "")
+    assert [policy.model.path for policy in policies] == [given, tuned]
     first, *_, last = losses(tuned)["losses"]
     assert set(first) == {"step", "validation/simulator"}
     assert last["validation/simulator"] < first["validation/simulator"]
