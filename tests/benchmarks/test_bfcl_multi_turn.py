@@ -206,7 +206,7 @@ def test_generated_turns_must_run_on_their_seeds_state(benchmark):
 
 def test_the_package_of_a_rule_is_checked_at_once(monkeypatch):
     monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="pip install --no-deps bfcl-eval"):
+    with pytest.raises(ValueError, match="pip install --no-deps bfcl-eval==2026.3.23"):
         BFCL(multi_turn_rule="conversation")
     assert not BFCL().isolated
     single = BFCL(multi_turn_rule="conversation", seed_categories=(), eval_categories=("multiple",))

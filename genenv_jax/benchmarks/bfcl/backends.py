@@ -205,11 +205,10 @@ def _load(made: Any, name: str, state: dict[str, Any], long_context: bool) -> No
 class Backends:
     """A set of stateful objects that calls are executed on; `scenario` has their classes and initial states.
 
-    Raises ValueError: the package is missing, a class is unknown or a state cannot be loaded.
+    Raises ValueError: a class is unknown or a state cannot be loaded.
     """
 
     def __init__(self, scenario: Scenario):
-        require()
         self.objects: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
         for name in scenario["classes"]:

@@ -197,8 +197,7 @@ class BFCL(Published, ToolBenchmark):
             return rejection
         if self.episodes and whole:
             score = self.episode(task).play(self.agent_answers(task))
-            if score.reward < 1.0:
-                return Rejection(base.WRONG_ANSWER, score.reason)
+            return Rejection(base.WRONG_ANSWER, score.reason) if score.reward < 1.0 else None
         return super().fault(task)
 
     def _is_held_out_request(self, task: Task) -> bool:

@@ -202,12 +202,7 @@ def is_announcement(text: str) -> bool:
     return text.endswith(_NEW_FUNCTIONS)
 
 
-def agent_messages(
-    task: Task,
-    max_tool_chars: int = MAX_TOOL_CHARS,
-    max_chars: int = MAX_CHARS,
-    log: Sequence[Message] | None = None,
-) -> list[Message]:
+def agent_messages(task: Task, log: Sequence[Message] | None = None) -> list[Message]:
     """Instructions and tools as the system message, then the conversation.
 
     To fit, call results are shortened first, then function descriptions, then results further.  Then the
@@ -215,7 +210,6 @@ def agent_messages(
 
     Args:
       task: its own system message is appended to the instructions.
-      max_tool_chars, max_chars: space for the tools, and for everything.
       log: the conversation so far; None means `task.messages`.
     """
     spec, note = task.answer, ""
@@ -228,8 +222,8 @@ def agent_messages(
         own = f"\n\n{messages.pop(0)['content']}"
     scope, latest = _SCOPES.get(spec["rule"], ""), "" if spec["rule"] == AST else "latest "
     rules = functools.partial(_AGENT_RULES.format, scope=scope, note=note, latest=latest)
-    space = max_chars - len(rules(tools="")) - len(own)
-    tools, messages = fitted(_signatures(task.tools), messages, max_tool_chars, space)
+    space = MAX_CHARS - len(rules(tools="")) - len(own)
+    tools, messages = fitted(_signatures(task.tools), messages, MAX_TOOL_CHARS, space)
     return [{"role": "system", "content": f"{rules(tools=tools)}{own}"}, *merged(messages)]
 
 

@@ -80,8 +80,6 @@ def agent_answer(task: Task) -> str:
 
 def _any_call(tools: Tools) -> str:
     """A well-formed call of the first tool, which is all that relevance requires."""
-    if not tools:
-        return "[answer()]"
     parameters = tools[0]["parameters"]
     arguments = (
         f"{name}={_EXAMPLES.get(parameters['properties'][name].get('type'), 'value')!r}"
@@ -287,7 +285,7 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
     if spec["kind"] == "relevance":
         if not calls:
             return Score(0.0, False, False, "decoder_failed")
-        made = schemas.ground_truth_of(calls, tools, "python", False) if tools else []
+        made = schemas.ground_truth_of(calls, tools, "python", False)
         fits = not isinstance(made, Rejection)
         success = fits or task.origin == "eval"
         return Score(float(fits), success, True, "" if success else "no_such_call")
