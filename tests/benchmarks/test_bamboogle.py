@@ -54,9 +54,6 @@ def test_questions_have_two_steps_each(questions):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[", "not JSON"),
-        ("{}", "expected a list of records"),
-        ("[1]", "record 0: expected an object"),
         ('[{"Q1": "a", "A1": ["b"]}]', "record 0: 'Q2' is missing or not a str"),
         ('[{"Q1": "a", "A1": "b"}]', "record 0: 'A1' is missing or not a list"),
     ],
@@ -64,9 +61,6 @@ def test_questions_have_two_steps_each(questions):
 def test_a_malformed_record_is_named(tmp_path, text, message):
     (tmp_path / records.FILE).write_text(text)
     with pytest.raises(ValueError, match=message):
-        records.load(tmp_path)
-    (tmp_path / records.FILE).unlink()
-    with pytest.raises(FileNotFoundError, match="is missing"):
         records.load(tmp_path)
 
 
