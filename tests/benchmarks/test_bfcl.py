@@ -120,68 +120,48 @@ def test_irrelevance_and_relevance(benchmark):
         assert _parse(benchmark, generation(answer=wrong), task).reason == base.BAD_ANSWER
 
 
+_WRONG, _OFFICIALLY_RIGHT = Score(0.0, False, False, NO_REFUSAL), Score(0.0, True, False, NO_REFUSAL)
+_CALLED = Score(0.0, False, True, "decoder_success")
+
+
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "trained", "held_out"),
     [
-        "I cannot help.", "None of the functions can do that.", "Sorry, I can't.",
-        "I could call weather.get, but the city (a required value) is missing.",
-        "The function(s) listed do not help here: days = 2 is unknown.",
-        "```\nNo function fits.\n```", "[None of them fits.]", "(No function fits.)",
-        "None fits; `weather.get()` does not either.", "weather.get() is for the weather alone.",
-        "我无法回答这个问题。", "[]",
+        *((answer, Score(1.0, True, True), Score(1.0, True, True)) for answer in (
+            "I cannot help.", "None of the functions can do that.", "Sorry, I can't.",
+            "I could call weather.get, but the city (a required value) is missing.",
+            "The function(s) listed do not help here: days = 2 is unknown.",
+            "```\nNo function fits.\n```", "[None of them fits.]", "(No function fits.)",
+            "None fits; `weather.get()` does not either.", "weather.get() is for the weather alone.",
+            "我无法回答这个问题。", "[]",
+        )),
+        # What is no call only because it is broken, or prose that is not read: officially correct.
+        *((form.format("weather.get"), _WRONG, _OFFICIALLY_RIGHT) for form in ("", *BROKEN.values())),
+        ('To boil it:\nx = weather.get(1)\nprint(f"{x} minutes")', _WRONG, _OFFICIALLY_RIGHT),
+        ('<tool_call>\n{"name": "weather.get"}\n</tool_call>\n' * 130, _WRONG, _OFFICIALLY_RIGHT),
+        ("I can run weather.get(1)" + " and that" * 200 + " or -1" * 300, _WRONG, _OFFICIALLY_RIGHT),
+        # What is not evaluated does not hide a call: officially, it decodes.
+        *((f"[weather.get(city={value})]", _WRONG, _WRONG) for value in (
+            "len('a') + 1", "b'x' + b'y'", "'%s' % 'a'", "{1} | {2}", "str(f'{1}')", "['a'][0] + 'b'",
+            "[" * 70 + "]" * 70, "f'{x}'", "-" * 300 + "1",
+        )),
+        ("weather.get(x=1 if y else f'{x}')", _WRONG, _WRONG),
+        ("[weather.get(days=10**100)]", _CALLED, _CALLED),
+        # Officially also a call; we do not compute its value.
+        ("[weather.get(days=10**1000)]", *[Score(0.0, False, False, base.TOO_LONG)] * 2),
     ],
 )  # fmt: skip
-def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
-    assert benchmark.score(_IRRELEVANT, answer) == Score(1.0, True, True)
+def test_where_no_call_is_wanted_words_are_right_and_nothing_hides_a_call(
+    benchmark, answer, trained, held_out
+):
+    assert benchmark.score(_IRRELEVANT, answer) == trained
+    assert benchmark.score(_held_out(_IRRELEVANT), answer) == held_out
 
 
-@pytest.mark.parametrize("form", ["", *BROKEN.values()])
-def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, form):
-    """The official rule, and thus the held-out score, counts it as correct."""
-    answer = form.format("weather.get")
-    assert benchmark.score(_IRRELEVANT, answer) == Score(0.0, False, False, NO_REFUSAL)
-    assert benchmark.score(_held_out(_IRRELEVANT), answer) == Score(0.0, True, False, NO_REFUSAL)
+def test_a_refusal_where_there_are_no_functions(benchmark):
     toolless = dataclasses.replace(_IRRELEVANT, tools=())
     assert benchmark.score(toolless, "(((").reason == NO_REFUSAL
     assert benchmark.score(toolless, "There is no function (not one).").reward == 1.0
-
-
-def test_large_numbers_do_not_hide_a_call(benchmark):
-    written = benchmark.score(_IRRELEVANT, "[weather.get(days=10**100)]")
-    assert written == Score(0.0, False, True, "decoder_success")
-    # Officially also a call; we do not compute its value.
-    beyond = benchmark.score(_IRRELEVANT, "[weather.get(days=10**1000)]")
-    assert beyond == Score(0.0, False, False, base.TOO_LONG)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "len('a') + 1", "b'x' + b'y'", "'%s' % 'a'", "{1} | {2}", "str(f'{1}')", "['a'][0] + 'b'",
-        "[" * 70 + "]" * 70,
-    ],
-)  # fmt: skip
-def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
-    """Officially such calls decode, so they do not solve a held-out task without a call."""
-    call = f"[weather.get(city={value})]"
-    assert benchmark.score(_held_out(_IRRELEVANT), call) == Score(0.0, False, False, NO_REFUSAL)
-    assert not benchmark.score(seed_task("simple"), call).success
-
-
-@pytest.mark.parametrize(
-    ("answer", "success"),
-    [
-        ('To boil it:\nx = weather.get(1)\nprint(f"{x} minutes")', True),
-        ('<tool_call>\n{"name": "weather.get"}\n</tool_call>\n' * 130, True),
-        ("I can run weather.get(1)" + " and that" * 200 + " or -1" * 300, True),
-        ("[weather.get(city=f'{x}')]", False),
-        ("weather.get(x=1 if y else f'{x}')", False),
-        ("[weather.get(days=" + "-" * 300 + "1)]", False),
-    ],
-)
-def test_prose_that_is_not_read_is_no_call_and_pays_nothing(benchmark, answer, success):
-    assert benchmark.score(_held_out(_IRRELEVANT), answer).success == success
-    assert benchmark.score(_IRRELEVANT, answer).reward == 0.0
 
 
 def test_relevance_pays_for_a_call_of_a_listed_function(benchmark):
