@@ -279,18 +279,6 @@ def test_sub_questions_find_themselves(questions):
         assert direct != 1  # two facts need two searches
 
 
-def test_questions_of_two_hops_are_played():
-    benchmark = Bamboogle(mode="search")
-    assert benchmark.is_interactive(TASK) and "3 searches" in benchmark.about()["search"]
-    assert not benchmark.is_interactive(ONE_HOP) and not Bamboogle().is_interactive(TASK)
-    episode = benchmark.episode(TASK)
-    assert episode.step("I look. <search>who wrote the long walk home</search>") is None
-    assert "ann miller" in episode.messages()[-1]["content"]
-    score = episode.step("So it is <answer>Port Albert</answer>.")
-    assert episode.step("<answer>x</answer>") == score
-    assert benchmark.aggregate([(TASK, score)])["searches"] == 1
-
-
 def test_following_the_sub_questions_answers_most_questions(questions):
     benchmark, solved = Bamboogle(mode="search"), 0
     for task in questions:

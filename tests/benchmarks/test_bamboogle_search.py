@@ -38,10 +38,13 @@ def _play(benchmark, task, *answers):
 
 
 def test_the_reference_searches_and_answers(benchmark):
+    assert benchmark.is_interactive(TASK) and "3 searches" in benchmark.about()["search"]
+    assert not benchmark.is_interactive(ONE_HOP) and not Bamboogle().is_interactive(TASK)
     assert benchmark.agent_answers(TASK) == [*SEARCHES, "<answer>Port Albert</answer>"]
     score = _play(benchmark, TASK, *benchmark.agent_answers(TASK))
     assert score.success and score.reward == 1.0
     assert (score.detail["searches"], score.detail["found"]) == (2, 2)
+    assert benchmark.aggregate([(TASK, score)])["searches"] == 2
     assert benchmark.agent_answers(ONE_HOP) == ["<answer>Port Albert</answer>"]
 
 

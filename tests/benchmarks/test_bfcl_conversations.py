@@ -11,7 +11,7 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from genenv_jax.benchmarks.bfcl import backends, conversations, episode, multi_turn, soundness
+from genenv_jax.benchmarks.bfcl import backends, episode, multi_turn, soundness
 from genenv_jax.benchmarks.bfcl.backends import scenario
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
@@ -235,42 +235,32 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
     assert benchmark.simulator_answer(seed) in user["content"]
 
 
+_LOOK = ("Look around.", "[ls()]")
+
+
 @pytest.mark.parametrize(
-    ("turns", "reason"),
+    ("text", "reason"),
     [
-        ([("Make the file a1.", "[touch('a1')]"), ("Make the file A1!", "[touch('a1')]")],
+        (_written(("Make the file a1.", "[touch('a1')]"), ("Make the file A1!", "[touch('a1')]")),
          soundness.REPEATED_TURN),
         # A call is also given away if another call needs it.
-        ([("First mkdir(dir_name='d1'), then enter it.", "[mkdir('d1'), cd('d1')]")], base.GIVEN_AWAY),
-        ([("First make the folder d1, then enter it.", "[mkdir('d1'), cd('d1')]")], ""),
-        ([("Make the files red and blue.", "[touch('red'), touch('blue')]")], ""),
-        ([("Make a folder.", "[mkdir(dir_name='zebra')]")], base.NOT_ASKED),
-        ([("Write into notes.", "[echo(content='The quick brown fox jumps', file_name='notes')]")],
+        (_written(("First mkdir(dir_name='d1'), then enter it.", "[mkdir('d1'), cd('d1')]")),
+         base.GIVEN_AWAY),
+        (_written(("First make the folder d1, then enter it.", "[mkdir('d1'), cd('d1')]")), ""),
+        (_written(("Make the files red and blue.", "[touch('red'), touch('blue')]")), ""),
+        (_written(("Make a folder.", "[mkdir(dir_name='zebra')]")), base.NOT_ASKED),
+        (_written(("Write into notes.", "[echo(content='The quick brown fox', file_name='notes')]")),
          base.NOT_ASKED),
-        ([("", "[ls()]")], conversations.EMPTY_TURN),
-        ([("Show it.", "[cat(")], base.BAD_ANSWER),
-        ([("Show it.", "[cat(file_name='a', file_name='b')]")], base.BAD_ANSWER),
+        (_written(("Show it.", "[cat(file_name='a', file_name='b')]")), base.BAD_ANSWER),
+        (_written(_LOOK, state=[]), soundness.BAD_STATE),
+        (_written(_LOOK, state={"GorillaFileSystem": []}), soundness.BAD_STATE),
+        (_written(_LOOK, state=SCENARIO["config"] | {"MathAPI": {"x": 1}}), soundness.BAD_STATE),
+        (_written(_LOOK, state={"GorillaFileSystem": {"root": "a" * 9_000}}), base.TOO_LONG),
     ],
 )  # fmt: skip
-def test_unsound_generations_are_turned_away(benchmark, turns, reason):
-    """Defects that the grammar does not produce."""
-    assert _verdict(benchmark, _written(*turns)) == reason
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        ({"GorillaFileSystem": []}, soundness.BAD_STATE),
-        ([], soundness.BAD_STATE),
-        ({"MathAPI": {"x": 1}}, soundness.BAD_STATE),
-        ({"GorillaFileSystem": {"root": "a" * 9_000}}, base.TOO_LONG),
-    ],
-)
-def test_states_that_no_class_has_are_turned_away(benchmark, state, reason):
-    config = state
-    if isinstance(state, dict) and "GorillaFileSystem" not in state:
-        config = dict(SCENARIO["config"]) | state
-    assert _verdict(benchmark, _written(("Look around.", "[ls()]"), state=config)) == reason
+def test_unsound_generations_are_turned_away(benchmark, text, reason):
+    """Defects that the grammar does not produce on the small classes."""
+    assert _verdict(benchmark, text) == reason
 
 
 def test_withheld_functions_are_the_simulators_too(executable, files):

@@ -136,38 +136,32 @@ def test_hostile_answers_get_a_score_in_bounded_time(bounded, benchmark, text):
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "valid"),
+    ("answer", "score"),
     [
-        ("[touch(file_name='x')]", "", True),
-        ("[touch('x')]", "", True),
-        ("[ls(), touch(file_name='x'), cd(folder='work')]", "", True),
-        ("[touch(file_name='y')]", multi_turn.STATE_MISMATCH, True),
-        ("[ls()]", multi_turn.STATE_MISMATCH, True),
-        ("[]", multi_turn.EMPTY_TURN, True),
-        ("I do not know.", "decoder_failed", False),
-        ("", "empty", False),
-        ("\0", "not_text", False),
-        (f"[{', '.join(['ls()'] * 200)}]", "too_long", False),
+        ("[touch(file_name='x')]", Score(1.0, True, True)),
+        ("[touch('x')]", Score(1.0, True, True)),
+        # Needless calls cost reward and no success.
+        ("[ls(), touch(file_name='x')]", Score(0.5, True, True)),
+        ("[touch(file_name='x'), touch(file_name='x')]", Score(0.5, True, True)),
+        ("[ls(), touch(file_name='x'), cd(folder='work')]", Score(0.0, True, True)),
+        (f"[touch(file_name='x'), {', '.join(['ls()'] * 50)}]", Score(0.0, True, True)),
+        ("[touch(file_name='y')]", Score(0.0, False, True, multi_turn.STATE_MISMATCH)),
+        ("[ls()]", Score(0.0, False, True, multi_turn.STATE_MISMATCH)),
+        ("[]", Score(0.0, False, True, multi_turn.EMPTY_TURN)),
+        ("I do not know.", Score(0.0, False, False, "decoder_failed")),
+        ("", Score(0.0, False, False, "empty")),
+        ("\0", Score(0.0, False, False, "not_text")),
+        (f"[{', '.join(['ls()'] * 200)}]", Score(0.0, False, False, "too_long")),
     ],
 )
-def test_a_turn_on_its_own_is_executed(benchmark, answer, reason, valid):
-    score = benchmark.score(turn(["touch(file_name='x')"]), answer)
-    assert (score.reason, score.valid, score.success) == (reason, valid, reason == "")
+def test_a_turn_on_its_own_is_executed(benchmark, answer, score):
+    assert benchmark.score(turn(["touch(file_name='x')"]), answer) == score
 
 
-def test_needless_calls_cost_reward_and_no_success(benchmark):
-    task = turn(["touch(file_name='x')"])
-    for answer, reward in (
-        ("[touch(file_name='x')]", 1.0),
-        ("[ls(), touch(file_name='x')]", 0.5),
-        ("[touch(file_name='x'), touch(file_name='x')]", 0.5),
-        ("[ls(), touch(file_name='x'), ls()]", 0.0),
-        (f"[touch(file_name='x'), {', '.join(['ls()'] * 50)}]", 0.0),
-    ):
-        assert benchmark.score(task, answer) == Score(reward, True, True)
-    # As many calls as the reference has are never needless, even if a simulator wrote it.
+def test_as_many_calls_as_the_reference_has_are_needed(benchmark):
+    """Even if a simulator wrote it."""
     text = generation("same", "Look twice.", "[ls(), cat(file_name='notes')]")
-    made = benchmark.parse(text, task, "g0", 1)
+    made = benchmark.parse(text, turn(["touch(file_name='x')"]), "g0", 1)
     assert benchmark.score(made, "[cat(file_name='notes'), ls()]").reward == 1.0
     answers = [f"[cat(file_name='notes'), ls(){', ls()' * count}]" for count in range(1, 5)]
     scores = [benchmark.score(made, answer) for answer in answers]
