@@ -110,7 +110,6 @@ _RELEVANT = seed_task("relevance", category="live_relevance", truth=[])
 
 def test_irrelevance_and_relevance(benchmark):
     call = "[weather.get(city='Oslo')]"
-    assert benchmark.score(_IRRELEVANT, call) == Score(0.0, False, True, "decoder_success")
     assert benchmark.score(_RELEVANT, "No.") == Score(0.0, False, False, "decoder_failed")
     assert not benchmark.score(_RELEVANT, "[]").success
     for task, answer, wrong in ((_IRRELEVANT, "[]", call), (_RELEVANT, call, "[]")):

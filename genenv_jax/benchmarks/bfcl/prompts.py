@@ -103,10 +103,10 @@ _ANSWER_FORMS = {
 
 
 def first_sentence(text: str, max_chars: int | None) -> str:
-    """The first sentence of `text`, cut at `max_chars`; all of `text` if `max_chars` is None."""
+    """The first sentence of `text`, cut at `max_chars`; None: all of `text`, 0: nothing."""
     text = " ".join(text.split())
-    if max_chars is None:
-        return text
+    if not max_chars:
+        return text if max_chars is None else ""
     text = _SENTENCE.split(text, maxsplit=1)[0]
     return text if len(text) <= max_chars else text[: max_chars - 1].rstrip() + "…"
 
@@ -136,10 +136,7 @@ def _parameter(schema: Mapping[str, Any], required: bool, detail: int) -> str:
     if "default" in schema:
         parts.append(f"default {_literal(schema['default'])}")
     text = ", ".join(parts)
-    limit = _PARAMETER_CHARS[detail]
-    if limit == 0:
-        return text
-    description = first_sentence(str(schema.get("description", "")), limit)
+    description = first_sentence(str(schema.get("description", "")), _PARAMETER_CHARS[detail])
     return f"{text}. {description}" if description else text
 
 
@@ -274,8 +271,7 @@ def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[s
             text = f"{text} A {language} {schema['type']}, written as a string.".strip()
             schema = {"type": "string"}
         elif detail:
-            limit = _PARAMETER_CHARS[detail] or 0
-            text = first_sentence(text, limit) if limit else ""
+            text = first_sentence(text, _PARAMETER_CHARS[detail])
         properties[name] = schema | ({"description": text} if text else {})
     return {
         "name": tool["name"],

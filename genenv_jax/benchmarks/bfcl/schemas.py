@@ -348,14 +348,8 @@ def _chosen(option: Any, schema: Mapping[str, Any]) -> Any:
 def _chosen_dict(option: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {}
     for key, options in option.items():
-        if not isinstance(options, list):
-            chosen[key] = options
-            continue
-        present = [entry for entry in options if entry != ""]
-        if present:
+        if present := [entry for entry in options if entry != ""] if isinstance(options, list) else [options]:
             chosen[key] = present[0]
-        elif not options:
-            chosen[key] = options
     return chosen
 
 
