@@ -381,15 +381,10 @@ def test_the_rule_follows_the_calls_not_the_seed(benchmark, seed):
         assert not benchmark.score(task, other).success
 
 
-def test_verify_sees_what_was_tampered_with(benchmark):
-    task = _parse(benchmark, generation())
-    changed = dataclasses.replace(task, answer=task.answer | {"ground_truth": []})
-    assert benchmark.verify(changed).reason == base.BAD_ANSWER
-    broken = dataclasses.replace(task, answer={"kind": "parallel"})
+def test_a_malformed_task_has_a_verdict(benchmark):
+    broken = dataclasses.replace(_parse(benchmark, generation()), answer={"kind": "parallel"})
     assert benchmark.verify(broken).reason == base.BAD_ANSWER
     assert benchmark.score(broken, "[]") == Score(0.0, False, False, "malformed_task_keyerror")
-    no_request = dataclasses.replace(task, messages=())
-    assert benchmark.verify(no_request).reason == base.UNPARSABLE
 
 
 @pytest.mark.parametrize("name", HOSTILE)
