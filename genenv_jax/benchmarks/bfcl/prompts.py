@@ -316,13 +316,11 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         space = MAX_CHARS - sum(map(len, needed)) - _HEADING_CHARS
         state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]
     taken = sum(map(len, (system, answer, record, *state))) + _HEADING_CHARS
-    request = [] if seed.messages else [{"role": "user", "content": ""}]
-    messages = [*seed.messages, *request]
     texts = _signatures(seed.tools)
     if not executed:  # as the simulator writes them
         lines = [[_json(described(tool, "python", of)) for tool in seed.tools] for of in _DETAILS]
         texts = [*("[" + ",\n".join(functions) + "]" for functions in lines), *texts[1:]]
-    tools, messages = fitted(texts, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
+    tools, messages = fitted(texts, seed.messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
     parts = [f"{_FUNCTIONS}\n{tools}", *state]
     *earlier, latest = messages
     if earlier:
