@@ -303,15 +303,6 @@ def test_searches_run_out():
     assert score.reason == NO_ANSWER and not score.valid and score.detail["searches"] == 3
 
 
-def test_the_tag_that_is_closed_first_decides():
-    benchmark = Bamboogle(mode="search")
-    text = "<answer>Port Albert</answer> <search>Ann Miller born</search>"
-    assert benchmark.episode(TASK).step(text).success
-    assert benchmark.episode(TASK).step("Port Albert").success
-    assert benchmark.episode(TASK).step("<search>open").reason == "no_answer_tag"
-    assert benchmark.episode(TASK).step("</search><search>who</search>") is None
-
-
 # --- prompts and generations --------------------------------------------------------------------------
 
 

@@ -292,14 +292,16 @@ def _results(counts, rule="ast"):
     ]
 
 
+_COUNTS = {  # passed and total
+    "multiple": (1, 1), "parallel": (0, 1), "parallel_multiple": (1, 2), "live_simple": (1, 1),
+    "live_multiple": (1, 3), "live_parallel": (0, 1), "live_parallel_multiple": (0, 1),
+    "irrelevance": (1, 1), "live_irrelevance": (1, 4),
+}  # fmt: skip
+
+
 def test_aggregate_follows_the_leaderboard(benchmark):
-    counts = {
-        "simple_python": (1, 2), "simple_java": (1, 1), "simple_javascript": (0, 1),
-        "multiple": (1, 1), "parallel": (0, 1), "parallel_multiple": (1, 2),
-        "live_simple": (1, 1), "live_multiple": (1, 3), "live_parallel": (0, 1),
-        "live_parallel_multiple": (0, 1), "irrelevance": (1, 1), "live_irrelevance": (1, 4),
-    }  # fmt: skip
-    metrics = benchmark.aggregate(_results(counts))
+    simple = {"simple_python": (1, 2), "simple_java": (1, 1), "simple_javascript": (0, 1)}
+    metrics = benchmark.aggregate(_results(simple | _COUNTS))
     assert metrics["simple"] == pytest.approx((0.5 + 1 + 0) / 3)
     assert metrics["non_live"] == pytest.approx((0.5 + 1 + 0 + 0.5) / 4)
     assert metrics["live"] == pytest.approx(2 / 6)
@@ -310,13 +312,9 @@ def test_aggregate_follows_the_leaderboard(benchmark):
 
 
 def test_aggregate_of_v3_counts_relevance_in_both_means():
-    counts = {
-        "simple": (1, 2), "java": (1, 1), "javascript": (0, 1), "multiple": (1, 1),
-        "parallel": (0, 1), "parallel_multiple": (1, 2), "irrelevance": (1, 1),
-        "live_simple": (1, 1), "live_multiple": (1, 3), "live_parallel": (0, 1),
-        "live_parallel_multiple": (0, 1), "live_irrelevance": (1, 4), "live_relevance": (1, 1),
-    }  # fmt: skip
-    metrics = BFCL(version="v3", seed_categories=(), eval_categories=()).aggregate(_results(counts))
+    others = {"simple": (1, 2), "java": (1, 1), "javascript": (0, 1), "live_relevance": (1, 1)}
+    v3 = BFCL(version="v3", seed_categories=(), eval_categories=())
+    metrics = v3.aggregate(_results(others | _COUNTS))
     assert metrics["simple"] == 0.5 and metrics["simple_ast"] == pytest.approx(0.5)
     assert metrics["non_live"] == pytest.approx((0.5 + 1 + 0 + 0.5 + 1) / 5)
     assert metrics["live"] == pytest.approx(4 / 11)

@@ -23,13 +23,6 @@ def benchmark(executable):
     return BFCL(data_dir="nowhere", multi_turn_rule="turn_state")
 
 
-def _play(benchmark, task, *answers):
-    episode = benchmark.episode(task)
-    for answer in answers[:-1]:
-        assert episode.step(answer) is None
-    return episode.step(answers[-1])
-
-
 def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
     task = conversation([["touch(file_name='x')"], ["ls()"]])
     episode = benchmark.episode(task)
@@ -51,42 +44,38 @@ def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
     episode.close()
 
 
+_MAKE, _LOOK = [["touch(file_name='x')"], ["ls()"]], [["ls()"], ["ls()"]]
+_STEPS = ["[ls()]"] * multi_turn.MAX_STEPS
+
+
 @pytest.mark.parametrize(
-    ("answers", "reason"),
+    ("calls", "answers", "reason"),
     [
-        (["Done."], multi_turn.EMPTY_TURN),
-        (["[]"], multi_turn.EMPTY_TURN),
-        ([""], multi_turn.EMPTY_TURN),
-        (["[ls()]", "Done."], multi_turn.STATE_MISMATCH),
-        (["[touch(file_name='y')]", "Done."], multi_turn.STATE_MISMATCH),
-        (["[touch(file_name='x')]", "", "Done."], multi_turn.EMPTY_TURN),
-        (["[touch(file_name='x')]", "", "[cd(folder='work')]", ""], multi_turn.RESPONSE_MISMATCH),
+        (_MAKE, ["Done."], multi_turn.EMPTY_TURN),
+        (_MAKE, ["[]"], multi_turn.EMPTY_TURN),
+        (_MAKE, [""], multi_turn.EMPTY_TURN),
+        (_MAKE, ["[ls()]", "Done."], multi_turn.STATE_MISMATCH),
+        (_MAKE, ["[touch(file_name='y')]", "Done."], multi_turn.STATE_MISMATCH),
+        (_MAKE, ["[touch(file_name='x')]", "", "Done."], multi_turn.EMPTY_TURN),
+        (_MAKE, ["[touch(file_name='x')]", "", "[cd(folder='work')]", ""], multi_turn.RESPONSE_MISMATCH),
         # Detours, results seen earlier and several steps are accepted.
-        (["[ls(), touch(file_name='x')]", "", "[ls()]", ""], ""),
-        (["[touch(file_name='x')]", "[ls()]", "", "[cat(file_name='notes')]", ""], ""),
+        (_MAKE, ["[ls(), touch(file_name='x')]", "", "[ls()]", ""], ""),
+        (_MAKE, ["[touch(file_name='x')]", "[ls()]", "", "[cat(file_name='notes')]", ""], ""),
+        # Turns without reference calls are not checked, but changes in them count in the next.
+        ([[], ["ls()"]], ["Which file?", "[ls()]", "Done."], ""),
+        ([[], ["ls()"]], ["[cat(file_name='notes')]", "", "[ls()]", "Done."], ""),
+        ([[], ["ls()"]], ["[touch(file_name='x')]", "", "[ls()]", "Done."], multi_turn.STATE_MISMATCH),
+        (_LOOK, [*_STEPS, "Done.", "[ls()]", "Done."], ""),
+        (_LOOK, [*_STEPS, "[ls()]"], multi_turn.FORCE_TERMINATED),
+        # In the last turn the official evaluator misses this and compares.
+        (_LOOK, ["[ls()]", "Done.", *_STEPS, "[ls()]"], ""),
     ],
 )
-def test_the_official_rules(benchmark, answers, reason):
-    task = conversation([["touch(file_name='x')"], ["ls()"]])
-    score = _play(benchmark, task, *answers)
+def test_the_official_rules(benchmark, calls, answers, reason):
+    episode = benchmark.episode(conversation(calls))
+    assert not any(map(episode.step, answers[:-1]))
+    score = episode.step(answers[-1])
     assert score.reason == reason and score.success == (reason == "") and score.valid
-
-
-def test_turns_without_reference_calls_are_not_checked(benchmark):
-    task = conversation([[], ["ls()"]])
-    assert _play(benchmark, task, "Which file?", "[ls()]", "Done.").success
-    assert _play(benchmark, task, "[cat(file_name='notes')]", "", "[ls()]", "Done.").success
-    # Changes in such a turn count in the next.
-    assert not _play(benchmark, task, "[touch(file_name='x')]", "", "[ls()]", "Done.").success
-
-
-def test_a_turn_has_twenty_steps(benchmark):
-    task = conversation([["ls()"], ["ls()"]])
-    steps = ["[ls()]"] * multi_turn.MAX_STEPS
-    assert _play(benchmark, task, *steps, "Done.", "[ls()]", "Done.").success
-    assert _play(benchmark, task, *steps, "[ls()]").reason == multi_turn.FORCE_TERMINATED
-    # In the last turn the official evaluator misses this and compares.
-    assert _play(benchmark, task, "[ls()]", "Done.", *steps, "[ls()]").success
 
 
 def test_a_transcript_is_scored_like_the_episode(benchmark):
