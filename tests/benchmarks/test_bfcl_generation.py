@@ -376,12 +376,6 @@ def test_the_rule_follows_the_calls_not_the_seed(benchmark, seed):
         assert not benchmark.score(task, other).success
 
 
-def test_a_malformed_task_has_a_verdict(benchmark):
-    broken = dataclasses.replace(_parse(benchmark, generation()), answer={"kind": "parallel"})
-    assert benchmark.verify(broken).reason == base.BAD_ANSWER
-    assert benchmark.score(broken, "[]") == Score(0.0, False, False, "malformed_task_keyerror")
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_parsed_and_scored_in_bounded_time(bounded, benchmark, name):
     text = HOSTILE[name]
