@@ -252,13 +252,12 @@ def template_messages(task: Task, form: str, log: Sequence[Message] | None = Non
             {**m, "content": in_form(m["content"], form)} if m["role"] == "assistant" else m for m in messages
         ]
         space = min(MAX_TOOL_CHARS, space - size_of(said))
-        tools = [text for text in tools if size(text) <= space][:1]
-        if not tools:
+        shown = next((text for text in tools if size(text) <= space), None)
+        if shown is None:
             return None
     else:
         shown, said = fitted(tools, messages, MAX_TOOL_CHARS, space, size)
-        tools = [shown]
-    return [{"role": TOOLS, "content": tools[0]}, system, *merged(said)]
+    return [{"role": TOOLS, "content": shown}, system, *merged(said)]
 
 
 def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[str, Any]:

@@ -167,10 +167,13 @@ def read(generated: str, seed: Task) -> Task | Rejection:
 
 
 def fault(task: Task) -> Rejection | None:
-    """NOT_EXECUTABLE if the reference calls of a generated task fail; `read` has checked all else."""
+    """NOT_EXECUTABLE if a reference call of a generated task fails; `read` has checked all else."""
     spec = task.answer
-    executed = spec["rule"] == TURN_STATE and "reference" in spec
-    return multi_turn.execution_fault(spec) if executed else None
+    if spec["rule"] != TURN_STATE or "reference" not in spec:
+        return None
+    results = multi_turn.reference_results(spec["scenario"], [*spec["history"], spec["calls"]])[-1]
+    failed = next(filter(backends.is_error, results), None)
+    return Rejection(base.NOT_EXECUTABLE, failed[:200]) if failed is not None else None
 
 
 def _ground_truth(reference: str, tools: Tools, spec: Mapping[str, Any]) -> list[Any] | Rejection:
