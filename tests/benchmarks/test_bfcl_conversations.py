@@ -303,7 +303,7 @@ def _judge_grammar(benchmark, seeds, count, rng):
         seed = seeds[number % len(seeds)]
         text = None
         while text is None or (small and "echo(" in text):  # there, `echo` creates its file
-            text = bfcl_grammar.write(bfcl_grammar.draw(rng, seed.answer["scenario"]["classes"]))
+            text = json.dumps(bfcl_grammar.draw(rng, seed.answer["scenario"]["classes"]))
         sound[_verdict(benchmark, text, seed)] += 1
     names = [name for name in bfcl_grammar.BROKEN if not small or name not in _OFFICIAL_ONLY]
     for number in range(count):
