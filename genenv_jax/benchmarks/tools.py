@@ -64,14 +64,11 @@ class ToolBenchmark(Benchmark):
         if written_call and self.tools_in != TEXT:
             self.call_form = form_of(written_call)
 
-    def shown(self) -> str:
-        """Where the agent reads its tools, in words."""
-        if not self.call_form:
-            return "as text"
-        return f"in the chat template, calls of the form {self.call_form}"
-
     def about(self) -> dict[str, str]:
-        return super().about() | {"tools": self.shown()}
+        shown = "as text"
+        if self.call_form:
+            shown = f"in the chat template, calls of the form {self.call_form}"
+        return super().about() | {"tools": shown}
 
 
 def rewritten(text: str, calls: Found, form: str) -> str:

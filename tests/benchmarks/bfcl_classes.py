@@ -43,7 +43,7 @@ class GorillaFileSystem:
         self._path: list[_Directory] = []
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        ((name, top),) = scenario["root"].items()
+        ((name, top),) = scenario.get("root", {"home": {"type": "directory", "contents": {}}}).items()
         self.root = _loaded(name, top)
         self._path = [self.root]
 

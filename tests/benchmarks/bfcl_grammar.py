@@ -84,6 +84,8 @@ def _filled(value: Any, values: dict[str, Any]) -> Any:
     """A state or text with names replaced by values."""
     if isinstance(value, dict):
         return {_filled(key, values): _filled(entry, values) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_filled(entry, values) for entry in value)
     if isinstance(value, str):
         if value == "<count>":
             return values["count"]
@@ -101,19 +103,15 @@ def _scene(rng: random.Random, name: str) -> tuple[dict[str, Any], Iterator[Turn
     scene["token"] = rng.randrange(10_000, 99_999)
 
     def turns() -> Iterator[Turn]:
-        yield from (_pair(turn, scene) for turn in first)
+        yield from (_filled(turn, scene) for turn in first)
         for made, (number, symbol) in enumerate(zip(numbers, symbols, strict=True)):
             values = scene | {
                 "new": names.pop(), "number": number, "symbol": symbol, "fuel": number / 100,
                 "level": 2 + number % 4, "ticket": scene["count"] + made,
             }  # fmt: skip
-            yield from (_pair(turn, values) for turn in rng.choice(following))
+            yield from (_filled(turn, values) for turn in rng.choice(following))
 
     return _filled(state, scene), turns()
-
-
-def _pair(turn: Turn, values: dict[str, Any]) -> Turn:
-    return _filled(turn[0], values), _filled(turn[1], values)
 
 
 def draw(rng: random.Random, classes: Sequence[str]) -> Conversation:
@@ -125,11 +123,6 @@ def draw(rng: random.Random, classes: Sequence[str]) -> Conversation:
         "state": {name: state for name, (state, _) in scenes.items() if state},
         "turns": [{"request": request, "calls": calls} for request, calls in found],
     }
-
-
-def write(conversation: Conversation) -> str:
-    """The conversation in the simulator's format."""
-    return json.dumps(conversation)
 
 
 # -- broken ones ---------------------------------------------------------------------------------------
@@ -188,10 +181,6 @@ def _first(**fields: Any):
     return spoil
 
 
-def _of_class(name: str, *turns: Turn):
-    return lambda found, classes: _with(found, *turns) if name in classes else None
-
-
 def _state(change: Callable[[dict[str, Any], str], dict[str, Any] | None]):
     def spoil(found: Conversation, classes: Sequence[str]) -> Conversation | None:
         name = next((name for name in classes if name in found["state"]), None)
@@ -218,7 +207,7 @@ def _again(found: Conversation, classes: Sequence[str]) -> Conversation | None:
 
 # Name: (how it is broken, the reason for its rejection).
 BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | str | None], str]] = {
-    "cut short": (lambda found, classes: write(found)[:-20], "unparsable"),
+    "cut short": (lambda found, classes: json.dumps(found)[:-20], "unparsable"),
     "Python instead of JSON": (lambda found, classes: str(found), "unparsable"),
     "no turns key": (lambda found, classes: {"state": found["state"]}, "unparsable"),
     "a turn that is a text": (lambda found, classes: {**found, "turns": ["Do it."]}, "unparsable"),
@@ -250,19 +239,19 @@ BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | s
         lambda found, classes: _first(request=f"Do {found['turns'][0]['calls']}")(found, classes),
         "given_away"),
     "nothing to find": (
-        _of_class("GorillaFileSystem", ("Find what is called nowhere.", "[find(path='.', name='nowhere')]")),
+        _of({"GorillaFileSystem": ("Find what is called nowhere.", "[find(path='.', name='nowhere')]")}),
         "no_effect"),
     "a needless look": (
-        _of_class("GorillaFileSystem", (
-            "Make a folder named last.", "[find(path='.', name='nowhere'), mkdir(dir_name='last')]")),
+        _of({"GorillaFileSystem": (
+            "Make a folder named last.", "[find(path='.', name='nowhere'), mkdir(dir_name='last')]")}),
         "needless_call"),
     "a priority that nobody told": (
-        _of_class("TicketAPI", ("Open a ticket titled 'Late'.", "[create_ticket(title='Late', priority=5)]")),
+        _of({"TicketAPI": ("Open a ticket titled 'Late'.", "[create_ticket(title='Late', priority=5)]")}),
         "not_asked"),
     "a text that nobody told": (
-        _of_class("TwitterAPI", (
+        _of({"TwitterAPI": (
             "Tweet something about rain.",
-            "[post_tweet(content='Nothing beats the smell of rain on hot asphalt')]")),
+            "[post_tweet(content='Nothing beats the smell of rain on hot asphalt')]")}),
         "not_asked"),
 }  # fmt: skip
 
@@ -270,4 +259,4 @@ BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | s
 def spoil(rng: random.Random, name: str, classes: Sequence[str]) -> str | None:
     """A conversation broken in one way; None if the classes do not allow it."""
     found = BROKEN[name][0](draw(rng, classes), classes)
-    return found if found is None or isinstance(found, str) else write(found)
+    return found if found is None or isinstance(found, str) else json.dumps(found)

@@ -5,9 +5,10 @@ import pathlib
 from typing import Any
 
 from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.bfcl import categories
 from genenv_jax.benchmarks.bfcl.backends import scenario
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, kind_of, language_of, names
+from genenv_jax.benchmarks.bfcl.conversation_tasks import conversation_answer
 
 
 def function(name, properties, required=(), description="") -> dict[str, Any]:
@@ -33,7 +34,7 @@ BOOK = function("book", _OF_BOOK, ["guests"], "Books a table.")
 def seed_task(kind="parallel", rule="ast", language="python", category="parallel", truth=None):
     truth = [{"weather.get": {"city": ["Oslo"], "days": [2, ""]}}] if truth is None else truth
     message = {"role": "user", "content": "What is the weather in Oslo for two days?"}
-    answer = {"kind": kind, "language": language, "rule": rule, "ground_truth": truth, "same_tools": True}
+    answer = categories.specification(kind, language, rule, truth)
     return Task(f"{category}_0", "bfcl", category, (message,), (WEATHER, BOOK), answer)
 
 
@@ -74,22 +75,17 @@ TOOLS = FUNCTIONS["GorillaFileSystem"]
 def conversation(calls: list[list[str]], turns: list | None = None) -> Task:
     """A whole conversation with these reference calls per turn."""
     turns = turns or [[{"role": "user", "content": f"Request {i}."}] for i in range(len(calls))]
-    answer = {
-        "kind": CONVERSATION, "language": "python", "rule": CONVERSATION, "ground_truth": [],
-        "same_tools": True, "scenario": SCENARIO, "turns": turns, "calls": calls,
-        "functions": [],
-    }  # fmt: skip
+    answer = conversation_answer(SCENARIO, turns, calls, [])
     category = "multi_turn_base"
     return Task(f"{category}_0", "bfcl", category, tuple(turns[0]), TOOLS, answer)
 
 
 def turn(calls: list[str], history: tuple[list[str], ...] = ()) -> Task:
     """A single executed turn."""
-    answer = {
-        "kind": "parallel", "language": "python", "rule": "turn_state",
-        "ground_truth": [{"touch": {"file_name": ["x"]}}], "same_tools": True,
-        "scenario": SCENARIO, "history": list(history), "calls": calls,
-    }  # fmt: skip
+    truth, played = [{"touch": {"file_name": ["x"]}}], {"history": list(history), "calls": calls}
+    answer = categories.specification(
+        "parallel", "python", categories.TURN_STATE, truth, scenario=SCENARIO, **played
+    )
     messages = ({"role": "user", "content": "Make the file x."},)
     category = "multi_turn_base"
     return Task(f"{category}_0:turn0", "bfcl", category, messages, TOOLS, answer)
@@ -104,7 +100,7 @@ _SOURCE = {"java": ("String", "ArrayList"), "javascript": ("String", "array")}
 
 def _single(name: str, number: int) -> tuple[dict[str, Any], list[Any]]:
     """A record of a single-turn category, and its ground truth."""
-    city, language, kind = _CITIES[number], language_of(name), kind_of(name)
+    city, language, kind = _CITIES[number], categories.language_of(name), categories.kind_of(name)
     request = f"What is the weather in {city} for {number + 2} days?"
     if language != "python":
         text, names = _SOURCE[language]
@@ -146,10 +142,10 @@ def write(directory: pathlib.Path, version: str = "v4") -> pathlib.Path:
     """Writes all files of a version into `directory`/bfcl/`version`; returns `directory`."""
     root = directory / "bfcl" / version
     lines: dict[str, list[dict[str, Any]]] = {}
-    for name in names(version):
+    for name in categories.names(version):
         for number in range(COUNT):
             identifier = {"id": f"{name}_{number}"}
-            if name in MULTI_TURN:
+            if name in categories.MULTI_TURN:
                 record, truth = _conversation(name, number)
             else:
                 record, truth = _single(name, number)

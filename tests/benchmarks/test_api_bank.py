@@ -526,9 +526,6 @@ def test_any_type_is_shown_as_some_schema(kind):
     ("answer", "reason"),
     [
         (f"<tool_call>\n{RIGHT}\n</tool_call>", ""),
-        (f"Sure. <tool_call>{RIGHT}", ""),
-        (RIGHT, ""),
-        (f"```json\n{RIGHT}\n```", ""),
         (RIGHT.replace('["Ann", "Bob"]', "\"['Ann', 'Bob']\"").replace("2", '"2"'), ""),
         ("[AddReminder(content='buy fresh bread', count=2, people=['Ann', 'Bob'])]", ""),
         (OWN, ""),
@@ -541,7 +538,6 @@ def test_any_type_is_shown_as_some_schema(kind):
         (f"{RIGHT}\n{RIGHT}", calls.FAILED_PARSE),
         (f"<tool_call>{RIGHT}</tool_call>\n<tool_call>{RIGHT[:-1]}", calls.NO_API_CALL),
         (RIGHT[:-1], calls.NO_API_CALL),
-        (RIGHT.replace("2", "NaN"), calls.NO_API_CALL),
         ("[]", calls.NO_API_CALL),
         (f"[A(x={'9' * 3_000})]", scoring.NAME_MISMATCH),
         (f"[A(x=0x{'f' * 5_000})]", scoring.NAME_MISMATCH),
@@ -627,7 +623,6 @@ def test_what_is_generated_is_bounded(benchmark):
     assert benchmark.verify(task).reason == base.TOO_LONG
     long = dataclasses.replace(CALL, messages=({"role": "user", "content": "x" * 13_000},))
     assert benchmark.verify(long).reason == base.TOO_LONG
-    assert benchmark.verify(dataclasses.replace(CALL, messages=())).reason == base.UNPARSABLE
 
 
 def test_metrics_have_the_official_names(loaded):
@@ -646,4 +641,3 @@ def test_metrics_have_the_official_names(loaded):
     twice = {"accuracy": 1.0, "accuracy_executed": 1.0}
     assert loaded.aggregate([results[0], results[0]]) == twice
     assert loaded.aggregate([]) == {"accuracy": 0.0}
-    assert scoring.official_metrics(results) == found

@@ -54,9 +54,6 @@ def test_questions_have_two_steps_each(questions):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[", "not JSON"),
-        ("{}", "expected a list of records"),
-        ("[1]", "record 0: expected an object"),
         ('[{"Q1": "a", "A1": ["b"]}]', "record 0: 'Q2' is missing or not a str"),
         ('[{"Q1": "a", "A1": "b"}]', "record 0: 'A1' is missing or not a list"),
     ],
@@ -64,9 +61,6 @@ def test_questions_have_two_steps_each(questions):
 def test_a_malformed_record_is_named(tmp_path, text, message):
     (tmp_path / records.FILE).write_text(text)
     with pytest.raises(ValueError, match=message):
-        records.load(tmp_path)
-    (tmp_path / records.FILE).unlink()
-    with pytest.raises(FileNotFoundError, match="is missing"):
         records.load(tmp_path)
 
 
@@ -285,18 +279,6 @@ def test_sub_questions_find_themselves(questions):
         assert direct != 1  # two facts need two searches
 
 
-def test_questions_of_two_hops_are_played():
-    benchmark = Bamboogle(mode="search")
-    assert benchmark.is_interactive(TASK) and "3 searches" in benchmark.about()["search"]
-    assert not benchmark.is_interactive(ONE_HOP) and not Bamboogle().is_interactive(TASK)
-    episode = benchmark.episode(TASK)
-    assert episode.step("I look. <search>who wrote the long walk home</search>") is None
-    assert "ann miller" in episode.messages()[-1]["content"]
-    score = episode.step("So it is <answer>Port Albert</answer>.")
-    assert episode.step("<answer>x</answer>") == score
-    assert benchmark.aggregate([(TASK, score)])["searches"] == 1
-
-
 def test_following_the_sub_questions_answers_most_questions(questions):
     benchmark, solved = Bamboogle(mode="search"), 0
     for task in questions:
@@ -319,15 +301,6 @@ def test_searches_run_out():
     assert "no searches are left" in episode.messages()[-1]["content"]
     score = episode.step("<search>more</search>")
     assert score.reason == NO_ANSWER and not score.valid and score.detail["searches"] == 3
-
-
-def test_the_tag_that_is_closed_first_decides():
-    benchmark = Bamboogle(mode="search")
-    text = "<answer>Port Albert</answer> <search>Ann Miller born</search>"
-    assert benchmark.episode(TASK).step(text).success
-    assert benchmark.episode(TASK).step("Port Albert").success
-    assert benchmark.episode(TASK).step("<search>open").reason == "no_answer_tag"
-    assert benchmark.episode(TASK).step("</search><search>who</search>") is None
 
 
 # --- prompts and generations --------------------------------------------------------------------------

@@ -110,8 +110,6 @@ _RELEVANT = seed_task("relevance", category="live_relevance", truth=[])
 
 def test_irrelevance_and_relevance(benchmark):
     call = "[weather.get(city='Oslo')]"
-    assert benchmark.score(_IRRELEVANT, call) == Score(0.0, False, True, "decoder_success")
-    assert benchmark.score(_RELEVANT, call).success
     assert benchmark.score(_RELEVANT, "No.") == Score(0.0, False, False, "decoder_failed")
     assert not benchmark.score(_RELEVANT, "[]").success
     for task, answer, wrong in ((_IRRELEVANT, "[]", call), (_RELEVANT, call, "[]")):
@@ -121,68 +119,48 @@ def test_irrelevance_and_relevance(benchmark):
         assert _parse(benchmark, generation(answer=wrong), task).reason == base.BAD_ANSWER
 
 
+_WRONG, _OFFICIALLY_RIGHT = Score(0.0, False, False, NO_REFUSAL), Score(0.0, True, False, NO_REFUSAL)
+_CALLED = Score(0.0, False, True, "decoder_success")
+
+
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "trained", "held_out"),
     [
-        "I cannot help.", "None of the functions can do that.", "Sorry, I can't.",
-        "I could call weather.get, but the city (a required value) is missing.",
-        "The function(s) listed do not help here: days = 2 is unknown.",
-        "```\nNo function fits.\n```", "[None of them fits.]", "(No function fits.)",
-        "None fits; `weather.get()` does not either.", "weather.get() is for the weather alone.",
-        "我无法回答这个问题。", "[]",
+        *((answer, Score(1.0, True, True), Score(1.0, True, True)) for answer in (
+            "I cannot help.", "None of the functions can do that.", "Sorry, I can't.",
+            "I could call weather.get, but the city (a required value) is missing.",
+            "The function(s) listed do not help here: days = 2 is unknown.",
+            "```\nNo function fits.\n```", "[None of them fits.]", "(No function fits.)",
+            "None fits; `weather.get()` does not either.", "weather.get() is for the weather alone.",
+            "我无法回答这个问题。", "[]",
+        )),
+        # What is no call only because it is broken, or prose that is not read: officially correct.
+        *((form.format("weather.get"), _WRONG, _OFFICIALLY_RIGHT) for form in ("", *BROKEN.values())),
+        ('To boil it:\nx = weather.get(1)\nprint(f"{x} minutes")', _WRONG, _OFFICIALLY_RIGHT),
+        ('<tool_call>\n{"name": "weather.get"}\n</tool_call>\n' * 130, _WRONG, _OFFICIALLY_RIGHT),
+        ("I can run weather.get(1)" + " and that" * 200 + " or -1" * 300, _WRONG, _OFFICIALLY_RIGHT),
+        # What is not evaluated does not hide a call: officially, it decodes.
+        *((f"[weather.get(city={value})]", _WRONG, _WRONG) for value in (
+            "len('a') + 1", "b'x' + b'y'", "'%s' % 'a'", "{1} | {2}", "str(f'{1}')", "['a'][0] + 'b'",
+            "[" * 70 + "]" * 70, "f'{x}'", "-" * 300 + "1",
+        )),
+        ("weather.get(x=1 if y else f'{x}')", _WRONG, _WRONG),
+        ("[weather.get(days=10**100)]", _CALLED, _CALLED),
+        # Officially also a call; we do not compute its value.
+        ("[weather.get(days=10**1000)]", *[Score(0.0, False, False, base.TOO_LONG)] * 2),
     ],
 )  # fmt: skip
-def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
-    assert benchmark.score(_IRRELEVANT, answer) == Score(1.0, True, True)
+def test_where_no_call_is_wanted_words_are_right_and_nothing_hides_a_call(
+    benchmark, answer, trained, held_out
+):
+    assert benchmark.score(_IRRELEVANT, answer) == trained
+    assert benchmark.score(_held_out(_IRRELEVANT), answer) == held_out
 
 
-@pytest.mark.parametrize("form", ["", *BROKEN.values()])
-def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, form):
-    """The official rule, and thus the held-out score, counts it as correct."""
-    answer = form.format("weather.get")
-    assert benchmark.score(_IRRELEVANT, answer) == Score(0.0, False, False, NO_REFUSAL)
-    assert benchmark.score(_held_out(_IRRELEVANT), answer) == Score(0.0, True, False, NO_REFUSAL)
+def test_a_refusal_where_there_are_no_functions(benchmark):
     toolless = dataclasses.replace(_IRRELEVANT, tools=())
     assert benchmark.score(toolless, "(((").reason == NO_REFUSAL
     assert benchmark.score(toolless, "There is no function (not one).").reward == 1.0
-
-
-def test_large_numbers_do_not_hide_a_call(benchmark):
-    written = benchmark.score(_IRRELEVANT, "[weather.get(days=10**100)]")
-    assert written == Score(0.0, False, True, "decoder_success")
-    # Officially also a call; we do not compute its value.
-    beyond = benchmark.score(_IRRELEVANT, "[weather.get(days=10**1000)]")
-    assert beyond == Score(0.0, False, False, base.TOO_LONG)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "len('a') + 1", "b'x' + b'y'", "'%s' % 'a'", "{1} | {2}", "str(f'{1}')", "['a'][0] + 'b'",
-        "[" * 70 + "]" * 70,
-    ],
-)  # fmt: skip
-def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
-    """Officially such calls decode, so they do not solve a held-out task without a call."""
-    call = f"[weather.get(city={value})]"
-    assert benchmark.score(_held_out(_IRRELEVANT), call) == Score(0.0, False, False, NO_REFUSAL)
-    assert not benchmark.score(seed_task("simple"), call).success
-
-
-@pytest.mark.parametrize(
-    ("answer", "success"),
-    [
-        ('To boil it:\nx = weather.get(1)\nprint(f"{x} minutes")', True),
-        ('<tool_call>\n{"name": "weather.get"}\n</tool_call>\n' * 130, True),
-        ("I can run weather.get(1)" + " and that" * 200 + " or -1" * 300, True),
-        ("[weather.get(city=f'{x}')]", False),
-        ("weather.get(x=1 if y else f'{x}')", False),
-        ("[weather.get(days=" + "-" * 300 + "1)]", False),
-    ],
-)
-def test_prose_that_is_not_read_is_no_call_and_pays_nothing(benchmark, answer, success):
-    assert benchmark.score(_held_out(_IRRELEVANT), answer).success == success
-    assert benchmark.score(_IRRELEVANT, answer).reward == 0.0
 
 
 def test_relevance_pays_for_a_call_of_a_listed_function(benchmark):
@@ -197,13 +175,6 @@ def test_static_match_takes_positional_arguments_and_defaults(benchmark):
     task = seed_task(rule="static_match", category="multi_turn_long_context", truth=truth)
     for written in ("weather.get('Oslo'), book(2)", "weather.get('Oslo', days=1), book(guests=2)"):
         assert benchmark.score(task, f"[{written}]") == Score(1.0, True, True)
-    wrong = [f"[weather.get({of}), book(2)]" for of in ("'OSLO'", "'Os-lo'", "'Oslo '", "'Oslo', ''")]
-    for answer in (*wrong, "[book(2), weather.get('Oslo')]"):
-        score = benchmark.score(task, answer)
-        assert (score.reward, score.success, score.valid) == (0.0, False, True)
-    # In single turns, which are not executed, case and order do not matter.
-    free = dataclasses.replace(task, answer={**task.answer, "rule": "ast"})
-    assert benchmark.score(free, "[book(guests=2), weather.get(city='OSLO')]").reward == 1.0
     assert not benchmark.score(task, "[weather.get('Oslo', 2), book(2)]").success
     assert benchmark.score(task, "[weather.get('Oslo')]").reason == "wrong_count"
     many = benchmark.score(task, "[weather.get('Oslo', 1, 'C', 4), book(2)]")
@@ -262,33 +233,36 @@ def test_nested_types_are_written_in_a_few_levels():
     }
 
 
-def test_the_oldest_messages_are_left_out_of_a_long_conversation():
+def test_the_oldest_messages_are_left_out_of_a_long_conversation(monkeypatch):
+    def shown(log, space):
+        monkeypatch.setattr(prompts, "MAX_CHARS", space)
+        return prompts.agent_messages(seed_task(), log)
+
     def message(role, number):
         return {"role": role, "content": f"{role} {number} " + "word " * 100}
 
     pairs = [message(role, number) for number in range(20) for role in ("user", "assistant")]
-    task = dataclasses.replace(seed_task(), messages=(*pairs, message("user", 20)))
-    shown = prompts.agent_messages(task, 1_000, 6_000)
-    assert sum(len(m["content"]) for m in shown) <= 6_000
-    assert "user 20" in shown[-1]["content"] and len(shown) > 4
+    fitted = shown([*pairs, message("user", 20)], 6_000)
+    assert sum(len(m["content"]) for m in fitted) <= 6_000
+    assert "user 20" in fitted[-1]["content"] and len(fitted) > 4
     # Within the latest request, the oldest answers are dropped; the request stays.
     log = [message("user", 0), *(message("assistant", number) for number in range(20))]
-    text = "".join(m["content"] for m in prompts.agent_messages(task, 1_000, 6_000, log))
+    text = "".join(m["content"] for m in shown(log, 6_000))
     assert "user 0" in text and "assistant 19" in text and "assistant 0" not in text
     # The minimum may exceed the space.
-    assert len(prompts.agent_messages(task, 1_000, 100, log)) == 3
+    assert len(shown(log, 100)) == 3
 
 
 def test_results_are_shortened_by_what_they_are_in_tokens():
     def shown(symbols):
         results = fitting.results_message(["get_watchlist"], [str(symbols)])
         log = [{"role": "user", "content": "Which?"}, results]
-        return prompts.agent_messages(seed_task(), 1_000, 9_000, log)[-1]["content"]
+        return prompts.agent_messages(seed_task(), log)[-1]["content"]
 
     # Made-up symbols have about two letters per token, words about six.
     symbols = ["QXZVK", "WJHGB"] * 400
     capitals, small = shown(symbols), shown([symbol.lower() for symbol in symbols])
-    assert len(capitals) < len(small) < 9_000
+    assert len(capitals) < len(small) < prompts.MAX_CHARS
 
 
 @pytest.mark.parametrize(
@@ -318,14 +292,16 @@ def _results(counts, rule="ast"):
     ]
 
 
+_COUNTS = {  # passed and total
+    "multiple": (1, 1), "parallel": (0, 1), "parallel_multiple": (1, 2), "live_simple": (1, 1),
+    "live_multiple": (1, 3), "live_parallel": (0, 1), "live_parallel_multiple": (0, 1),
+    "irrelevance": (1, 1), "live_irrelevance": (1, 4),
+}  # fmt: skip
+
+
 def test_aggregate_follows_the_leaderboard(benchmark):
-    counts = {
-        "simple_python": (1, 2), "simple_java": (1, 1), "simple_javascript": (0, 1),
-        "multiple": (1, 1), "parallel": (0, 1), "parallel_multiple": (1, 2),
-        "live_simple": (1, 1), "live_multiple": (1, 3), "live_parallel": (0, 1),
-        "live_parallel_multiple": (0, 1), "irrelevance": (1, 1), "live_irrelevance": (1, 4),
-    }  # fmt: skip
-    metrics = benchmark.aggregate(_results(counts))
+    simple = {"simple_python": (1, 2), "simple_java": (1, 1), "simple_javascript": (0, 1)}
+    metrics = benchmark.aggregate(_results(simple | _COUNTS))
     assert metrics["simple"] == pytest.approx((0.5 + 1 + 0) / 3)
     assert metrics["non_live"] == pytest.approx((0.5 + 1 + 0 + 0.5) / 4)
     assert metrics["live"] == pytest.approx(2 / 6)
@@ -336,13 +312,9 @@ def test_aggregate_follows_the_leaderboard(benchmark):
 
 
 def test_aggregate_of_v3_counts_relevance_in_both_means():
-    counts = {
-        "simple": (1, 2), "java": (1, 1), "javascript": (0, 1), "multiple": (1, 1),
-        "parallel": (0, 1), "parallel_multiple": (1, 2), "irrelevance": (1, 1),
-        "live_simple": (1, 1), "live_multiple": (1, 3), "live_parallel": (0, 1),
-        "live_parallel_multiple": (0, 1), "live_irrelevance": (1, 4), "live_relevance": (1, 1),
-    }  # fmt: skip
-    metrics = BFCL(version="v3", seed_categories=(), eval_categories=()).aggregate(_results(counts))
+    others = {"simple": (1, 2), "java": (1, 1), "javascript": (0, 1), "live_relevance": (1, 1)}
+    v3 = BFCL(version="v3", seed_categories=(), eval_categories=())
+    metrics = v3.aggregate(_results(others | _COUNTS))
     assert metrics["simple"] == 0.5 and metrics["simple_ast"] == pytest.approx(0.5)
     assert metrics["non_live"] == pytest.approx((0.5 + 1 + 0 + 0.5 + 1) / 5)
     assert metrics["live"] == pytest.approx(4 / 11)

@@ -17,147 +17,120 @@ def _tool(name="f", required=("a",), **types):
     return function(name, properties, required)
 
 
-@pytest.mark.parametrize(
-    ("declared", "options", "value", "error"),
-    [
-        ("string", ["New York, NY"], "new york ny", ""),
-        ("string", ["2024-04-01"], "2024/04/01", ""),
-        ("string", ["it's"], 'it"s', ""),
-        ("string", ["cats"], "cat", "value_error:string"),
-        ("string", ["a;b"], "a:b", "value_error:string"),
-        ("string", ["1"], 1, "type_error:simple"),
-        ("integer", [5], 5, ""),
-        ("integer", [5], 6, "value_error:others"),
-        ("integer", [5], 5.0, "type_error:simple"),
-        ("integer", [1], True, "type_error:simple"),
-        ("integer", ["n"], "n", ""),  # a variable stands for the number
-        ("integer", ["n"], "N", "value_error:others"),  # and its case matters
-        ("float", [5.0], 5, ""),
-        ("float", [5], 5.0, ""),
-        ("float", [0.5], 0.49, "value_error:others"),
-        ("boolean", [True], True, ""),
-        ("boolean", [True], 1, "type_error:simple"),
-        ("boolean", [True], "True", "type_error:simple"),
-        ("boolean", [True], False, "value_error:others"),
-        ("any", ["x"], "X", ""),
-        ("array of string", [["A", "b c"]], ["a", "bc"], ""),
-        ("array of string", [["A", "B"]], ["b", "a"], "value_error:list/tuple"),
-        ("array of string", [["A"], ["B"]], ["b"], ""),
-        ("array of integer", [[1, 2]], [1, 2.0], "type_error:nested"),
-        ("array of integer", [[1, 2]], (1, 2), "type_error:simple"),
-        ("array of float", [[1.0]], [1], "type_error:nested"),
-        ("array of float", [[1]], [1], ""),  # elements take the type of the options
-        ("array of string", [["x"], ""], [], ""),  # "" is compared as an empty list
-        ("array of string", [["x"], ""], ["y"], "value_error:list/tuple"),
-        ("tuple of float", [[1.0, 2.0]], (1.0, 2.0), ""),
-        ("tuple of float", [[1.0, 2.0]], [1.0, 2.0], ""),
-        ("dict", [{"k": ["v", "w"]}], {"k": "W"}, ""),
-        ("dict", [{"k": ["v"]}], {"k": "x"}, "value_error:dict_value"),
-        ("dict", [{"k": ["v"]}], {"K": "v"}, "value_error:dict_key"),
-        ("dict", [{"k": ["v"], "l": [1, ""]}], {"k": "v"}, ""),
-        ("dict", [{"k": ["v"], "l": [1]}], {"k": "v"}, "value_error:dict_key"),
-        ("dict", [{"k": ["v"]}], [("k", "v")], "type_error:simple"),
-        ("dict", [""], {}, "dict_checker:unclear"),
-        ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 1}, {"k": 2}], ""),
-        ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 2}, {"k": 1}], "value_error:dict_value"),
-        ("array of dict", [[{"k": [1]}]], [{"k": 1}, {"k": 1}], "value_error:list_dict_count"),
-        ("number", [1], 1, ast_checker.CHECKER_ERROR),  # not a BFCL type
-        ("float", [1.0], 10**400, ast_checker.CHECKER_ERROR),  # no float can hold it
-    ],
-)
-def test_values_and_types(declared, options, value, error):
-    truth, calls = [{"f": {"a": options}}], [{"f": {"a": value}}]
-    assert ast_checker.check([_tool(a=declared)], calls, truth, "simple") == error
-
-
-def test_call_structure():
-    tool = _tool(required=("a",), a="integer", b="integer")
-    truth = [{"f": {"a": [1], "b": [2, ""]}}]
-    checker = "simple_function_checker"
-
-    def error(*calls):
-        return ast_checker.check([tool], list(calls), truth, "simple")
-
-    assert error({"f": {"a": 1}}) == ""
-    assert error({"f": {"b": 2, "a": 1}}) == ""
-    assert error() == f"{checker}:wrong_count"
-    assert error({"f": {"a": 1}}, {"f": {"a": 1}}) == f"{checker}:wrong_count"
-    assert error({"F": {"a": 1}}) == f"{checker}:wrong_func_name"
-    assert error({"f": {"b": 2}}) == f"{checker}:missing_required"
-    assert error({"f": {"a": 1, "c": 3}}) == f"{checker}:unexpected_param"
-    truth[0]["f"]["b"] = [2]
-    assert error({"f": {"a": 1}}) == f"{checker}:missing_optional"
-
-
-def test_parallel_calls_match_in_any_order_and_once_each():
-    tools = [_tool("f", a="integer"), _tool("g", a="integer")]
-    truth = [{"f": {"a": [1]}}, {"f": {"a": [2]}}, {"g": {"a": [1]}}]
-    calls = [{"g": {"a": 1}}, {"f": {"a": 2}}, {"f": {"a": 1}}]
-    assert not ast_checker.check(tools, calls, truth, "parallel")
-    prefix = "parallel_function_checker_no_order"
-    twice = [{"g": {"a": 1}}, {"f": {"a": 1}}, {"f": {"a": 1}}]
-    assert ast_checker.check(tools, twice, truth, "parallel") == f"{prefix}:cannot_find_match"
-    assert ast_checker.check(tools, calls[:2], truth, "parallel") == f"{prefix}:wrong_count"
+# Type, acceptable values, value, the official error and, where strings are compared as they are, another one.
+_VALUES = [
+    ("string", ["New York, NY"], "new york ny", "", "value_error:string"),
+    ("string", ["2024-04-01"], "2024/04/01", "", "value_error:string"),
+    ("string", ["it's"], 'it"s', "", "value_error:string"),
+    ("string", ["cats"], "cat", "value_error:string"),
+    ("string", ["a;b"], "a:b", "value_error:string"),
+    ("string", ["1"], 1, "type_error:simple"),
+    ("integer", [5], 5, ""),
+    ("integer", [5], 6, "value_error:others"),
+    ("integer", [5], 5.0, "type_error:simple"),
+    ("integer", [1], True, "type_error:simple"),
+    ("integer", ["n"], "n", ""),  # a variable stands for the number
+    ("integer", ["n"], "N", "value_error:others"),  # and its case matters
+    ("float", [5.0], 5, ""),
+    ("float", [5], 5.0, ""),
+    ("float", [0.5], 0.49, "value_error:others"),
+    ("boolean", [True], True, ""),
+    ("boolean", [True], 1, "type_error:simple"),
+    ("boolean", [True], "True", "type_error:simple"),
+    ("boolean", [True], False, "value_error:others"),
+    ("any", ["x"], "X", "", "value_error:string"),
+    ("array of string", [["A", "b c"]], ["a", "bc"], "", "value_error:list/tuple"),
+    ("array of string", [["A", "B"]], ["b", "a"], "value_error:list/tuple"),
+    ("array of string", [["A"], ["B"]], ["b"], "", "value_error:list/tuple"),
+    ("array of integer", [[1, 2]], [1, 2.0], "type_error:nested"),
+    ("array of integer", [[1, 2]], (1, 2), "type_error:simple"),
+    ("array of float", [[1.0]], [1], "type_error:nested"),
+    ("array of float", [[1]], [1], ""),  # elements take the type of the options
+    ("array of string", [["x"], ""], [], "", "value_error:list/tuple"),  # "" is compared as an empty list
+    ("array of string", [["x"], ""], ["y"], "value_error:list/tuple"),
+    ("tuple of float", [[1.0, 2.0]], (1.0, 2.0), ""),
+    ("tuple of float", [[1.0, 2.0]], [1.0, 2.0], ""),
+    ("dict", [{"k": ["v", "w"]}], {"k": "W"}, "", "value_error:dict_value"),
+    ("dict", [{"k": ["v"]}], {"k": "x"}, "value_error:dict_value"),
+    ("dict", [{"k": ["v"]}], {"K": "v"}, "value_error:dict_key"),
+    ("dict", [{"k": ["v"], "l": [1, ""]}], {"k": "v"}, ""),
+    ("dict", [{"k": ["v"], "l": [1]}], {"k": "v"}, "value_error:dict_key"),
+    ("dict", [{"k": ["v"]}], [("k", "v")], "type_error:simple"),
+    ("dict", [""], {}, "dict_checker:unclear"),
+    ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 1}, {"k": 2}], ""),
+    ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 2}, {"k": 1}], "value_error:dict_value"),
+    ("array of dict", [[{"k": [1]}]], [{"k": 1}, {"k": 1}], "value_error:list_dict_count"),
+    ("number", [1], 1, ast_checker.CHECKER_ERROR),  # not a BFCL type
+    ("float", [1.0], 10**400, ast_checker.CHECKER_ERROR),  # no float can hold it
+    ("string", ["New York"], "New York", ""),
+    ("string", [".", ""], ".", ""),
+    ("string", [".", ""], "", "", "value_error:string"),  # "" means that it may be omitted
+    ("string", [""], "", ""),
+    ("string", ["", ""], "", ""),
+    ("array of string", [["A", "b"]], ["A", "b"], ""),
+    ("dict", [{"k": ["V"]}], {"k": "V"}, ""),
+    ("array of dict", [[{"k": ["V"]}]], [{"k": "v"}], "", "value_error:dict_value"),
+]
 
 
 @pytest.mark.parametrize(
-    ("declared", "options", "value", "error"),
+    ("declared", "options", "value", "error", "in_order"), [(*case, case[3])[:5] for case in _VALUES]
+)
+def test_values_and_types(declared, options, value, error, in_order):
+    tools, truth, calls = [_tool(a=declared)], [{"f": {"a": options}}], [{"f": {"a": value}}]
+    assert ast_checker.check(tools, calls, truth, "simple") == error
+    assert ast_checker.check_in_order(tools, calls, truth) == in_order
+
+
+def _f(**arguments):
+    return {"f": arguments}
+
+
+def _g(**arguments):
+    return {"g": arguments}
+
+
+_CALL, _ORDER = "simple_function_checker", "parallel_function_checker_no_order"
+_ONE, _NEEDED = [_f(a=[1], b=[2, ""])], [_f(a=[1], b=[2])]
+_THREE, _TWICE = [_f(a=[1]), _f(a=[2]), _g(a=[1])], [_f(a=[1]), _g(a=[1]), _f(a=[1])]
+_GREEDY = [_f(a=[1, 2]), _f(a=[1])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "truth", "calls", "error"),
     [
-        ("string", ["New York"], "New York", ""),
-        ("string", ["New York"], "new york", "value_error:string"),
-        ("string", ["a.txt"], "atxt", "value_error:string"),
-        ("string", ["it's"], 'it"s', "value_error:string"),
-        ("string", [".", ""], ".", ""),
-        ("string", [".", ""], "", "value_error:string"),  # "" means that it may be omitted
-        ("string", [""], "", ""),
-        ("string", ["", ""], "", ""),
-        ("array of string", [["A", "b"]], ["A", "b"], ""),
-        ("array of string", [["A", "b"]], ["a", "b"], "value_error:list/tuple"),
-        ("array of string", [["A"], ""], [], "value_error:list/tuple"),
-        ("dict", [{"k": ["V"]}], {"k": "V"}, ""),
-        ("dict", [{"k": ["V"]}], {"k": "v"}, "value_error:dict_value"),
-        ("array of dict", [[{"k": ["V"]}]], [{"k": "v"}], "value_error:dict_value"),
-        ("integer", [5], 5.0, "type_error:simple"),
-        ("float", [5], 5.0, ""),
-        ("number", [1], 1, ast_checker.CHECKER_ERROR),
+        ("simple", _ONE, [_f(a=1)], ""),
+        ("simple", _ONE, [_f(b=2, a=1)], ""),
+        ("simple", _ONE, [], f"{_CALL}:wrong_count"),
+        ("simple", _ONE, [_f(a=1), _f(a=1)], f"{_CALL}:wrong_count"),
+        ("simple", _ONE, [{"F": {"a": 1}}], f"{_CALL}:wrong_func_name"),
+        ("simple", _ONE, [_f(b=2)], f"{_CALL}:missing_required"),
+        ("simple", _ONE, [_f(a=1, c=3)], f"{_CALL}:unexpected_param"),
+        ("simple", _NEEDED, [_f(a=1)], f"{_CALL}:missing_optional"),
+        # The function that the answer names.
+        ("multiple", [_g(a=[1])], [_g(a=1)], ""),
+        ("multiple", [_g(a=[1])], [_f(a=1)], f"{_CALL}:wrong_func_name"),
+        ("multiple", [_g(a=[1])], [_g(a=1), _g(a=1)], "multiple_function_checker:wrong_count"),
+        # In any order, once each.
+        ("parallel", _THREE, [_g(a=1), _f(a=2), _f(a=1)], ""),
+        ("parallel", _THREE, [_g(a=1), _f(a=1), _f(a=1)], f"{_ORDER}:cannot_find_match"),
+        ("parallel", _THREE, [_g(a=1), _f(a=2)], f"{_ORDER}:wrong_count"),
+        ("parallel", _TWICE, [_g(a=1), _f(a=1), _f(a=1)], ""),
+        # The first reference takes the only call that the second would accept: officially, no search.
+        ("parallel", _GREEDY, [_f(a=1), _f(a=2)], f"{_ORDER}:cannot_find_match"),
+        ("parallel", _GREEDY, [_f(a=2), _f(a=1)], ""),
+        ("in_order", _TWICE, [_f(a=1), _g(a=1), _f(a=1)], ""),
+        ("in_order", _TWICE, [_g(a=1), _f(a=1), _f(a=1)], f"{_CALL}:wrong_func_name"),
+        ("in_order", _TWICE, [_f(a=1), _g(a=1)], f"{_ORDER}:wrong_count"),
+        ("in_order", [], [], ""),
     ],
 )
-def test_in_order_strings_are_compared_as_they_are(declared, options, value, error):
-    truth, calls = [{"f": {"a": options}}], [{"f": {"a": value}}]
-    assert ast_checker.check_in_order([_tool(a=declared)], calls, truth) == error
-
-
-def test_in_order_calls_have_their_places():
-    tools = [_tool("f", a="integer"), _tool("g", a="integer")]
-    truth = [{"f": {"a": [1]}}, {"g": {"a": [1]}}, {"f": {"a": [1]}}]
-    calls = [{"f": {"a": 1}}, {"g": {"a": 1}}, {"f": {"a": 1}}]
-    assert not ast_checker.check_in_order(tools, calls, truth)
-    assert not ast_checker.check_in_order(tools, calls[::-1], truth)  # the same
-    assert not ast_checker.check(tools, calls[1:] + calls[:1], truth, "parallel")
-    assert ast_checker.check_in_order(tools, calls[1:] + calls[:1], truth)
-    word = "parallel_function_checker_no_order:wrong_count"
-    assert ast_checker.check_in_order(tools, calls[:2], truth) == word
-    assert not ast_checker.check_in_order(tools, [], [])
-
-
-def test_parallel_matching_is_greedy():
-    # The first reference takes the only call that the second would accept: officially, there is no search.
-    truth = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
-    calls = [{"f": {"a": 1}}, {"f": {"a": 2}}]
-    tools = [_tool(a="integer")]
-    assert ast_checker.check(tools, calls, truth, "parallel")
-    assert not ast_checker.check(tools, calls[::-1], truth, "parallel")
-
-
-def test_multiple_uses_the_function_that_the_answer_names():
-    tools = [_tool("f", a="string"), _tool("g", a="integer")]
-    truth = [{"g": {"a": [1]}}]
-    assert not ast_checker.check(tools, [{"g": {"a": 1}}], truth, "multiple")
-    error = ast_checker.check(tools, [{"f": {"a": "1"}}], truth, "multiple")
-    assert error == "simple_function_checker:wrong_func_name"
-    twice = [{"g": {"a": 1}}] * 2
-    error = ast_checker.check(tools, twice, truth, "multiple")
-    assert error == "multiple_function_checker:wrong_count"
+def test_which_calls_are_compared(kind, truth, calls, error):
+    tools = [_tool("f", a="integer", b="integer"), _tool("g", a="integer")]
+    if kind == "in_order":
+        assert ast_checker.check_in_order(tools, calls, truth) == error
+    else:
+        assert ast_checker.check(tools, calls, truth, kind) == error
 
 
 @pytest.mark.parametrize(
@@ -386,9 +359,9 @@ def test_values_are_written_in_their_language_and_read_again(language, declared,
 
 def test_reference_calls_take_the_first_option_of_each_part():
     tool = _tool(required=("b",), a="array of dict", b="dict", c="integer", d="string")
-    lists, dicts = [[{"k": [1, 2], "l": [""]}, "x"]], ["", {"m": [], "n": ["", 2], "o": 5}]
+    lists, dicts = [[{"k": [1, 2], "l": [""]}, "x"]], ["", {"n": ["", 2], "o": 5}]
     truth = [{"f": {"a": lists, "b": dicts, "c": ["", 1], "d": []}}]
-    expected = {"a": [{"k": 1}, "x"], "b": {"m": [], "n": 2, "o": 5}}
+    expected = {"a": [{"k": 1}, "x"], "b": {"n": 2, "o": 5}}
     assert list(schemas.reference_calls(truth, [tool])) == [("f", expected)]
     # A task's only function is called, whatever name its answer has; a required parameter gets a value.
     assert list(schemas.reference_calls([{"g": {"b": [""]}}], [tool])) == [("f", {"b": ""})]

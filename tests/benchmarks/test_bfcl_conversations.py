@@ -11,7 +11,7 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from genenv_jax.benchmarks.bfcl import backends, conversations, episode, multi_turn, soundness
+from genenv_jax.benchmarks.bfcl import backends, episode, multi_turn, soundness
 from genenv_jax.benchmarks.bfcl.backends import scenario
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
@@ -235,59 +235,32 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
     assert benchmark.simulator_answer(seed) in user["content"]
 
 
+_LOOK = ("Look around.", "[ls()]")
+
+
 @pytest.mark.parametrize(
-    ("turns", "reason"),
+    ("text", "reason"),
     [
-        ([("Make the file a1.", "[touch('a1')]"), ("Make the file A1!", "[touch('a1')]")],
+        (_written(("Make the file a1.", "[touch('a1')]"), ("Make the file A1!", "[touch('a1')]")),
          soundness.REPEATED_TURN),
         # A call is also given away if another call needs it.
-        ([("First mkdir(dir_name='d1'), then enter it.", "[mkdir('d1'), cd('d1')]")], base.GIVEN_AWAY),
-        ([("First make the folder d1, then enter it.", "[mkdir('d1'), cd('d1')]")], ""),
-        ([("Make the files red and blue.", "[touch('red'), touch('blue')]")], ""),
-        ([("Make a folder.", "[mkdir(dir_name='zebra')]")], base.NOT_ASKED),
-        ([("Write into notes.", "[echo(content='The quick brown fox jumps', file_name='notes')]")],
+        (_written(("First mkdir(dir_name='d1'), then enter it.", "[mkdir('d1'), cd('d1')]")),
+         base.GIVEN_AWAY),
+        (_written(("First make the folder d1, then enter it.", "[mkdir('d1'), cd('d1')]")), ""),
+        (_written(("Make the files red and blue.", "[touch('red'), touch('blue')]")), ""),
+        (_written(("Make a folder.", "[mkdir(dir_name='zebra')]")), base.NOT_ASKED),
+        (_written(("Write into notes.", "[echo(content='The quick brown fox', file_name='notes')]")),
          base.NOT_ASKED),
-        ([("", "[ls()]")], conversations.EMPTY_TURN),
-        ([("Show it.", "[cat(")], base.BAD_ANSWER),
-        ([("Show it.", "[cat(file_name='a', file_name='b')]")], base.BAD_ANSWER),
+        (_written(("Show it.", "[cat(file_name='a', file_name='b')]")), base.BAD_ANSWER),
+        (_written(_LOOK, state=[]), soundness.BAD_STATE),
+        (_written(_LOOK, state={"GorillaFileSystem": []}), soundness.BAD_STATE),
+        (_written(_LOOK, state=SCENARIO["config"] | {"MathAPI": {"x": 1}}), soundness.BAD_STATE),
+        (_written(_LOOK, state={"GorillaFileSystem": {"root": "a" * 9_000}}), base.TOO_LONG),
     ],
 )  # fmt: skip
-def test_unsound_generations_are_turned_away(benchmark, turns, reason):
-    """Defects that the grammar does not produce."""
-    assert _verdict(benchmark, _written(*turns)) == reason
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        ({"TicketAPI": {}}, soundness.BAD_STATE),  # not one of the seed's
-        ({"GorillaFileSystem": []}, soundness.BAD_STATE),
-        ([], soundness.BAD_STATE),
-        ({"GorillaFileSystem": {"root": {"a": {"type": "directory"}}}}, soundness.BAD_STATE),
-        ({"MathAPI": {"x": 1}}, soundness.BAD_STATE),
-        ({"GorillaFileSystem": {"root": "a" * 9_000}}, base.TOO_LONG),
-    ],
-)
-def test_states_that_no_class_has_are_turned_away(benchmark, state, reason):
-    config = state
-    if isinstance(state, dict) and "GorillaFileSystem" not in state:
-        config = dict(SCENARIO["config"]) | state
-    assert _verdict(benchmark, _written(("Look around.", "[ls()]"), state=config)) == reason
-
-
-def test_the_order_of_independent_calls_must_be_told(benchmark):
-    """For classes whose results depend on the number of calls."""
-    asked = ({"role": "user", "content": "x"},)
-    task = _seed([["touch(file_name='x')"]], origin="generated", messages=asked)
-    plays = soundness._Plays(task)
-    (turn,) = plays.turns
-    assert plays.changes(turn, 0) and not plays.is_needed(turn, 0)
-    assert plays.instead(turn, [])[1] == multi_turn.EMPTY_TURN
-    assert plays.instead(turn, turn.calls) == (["None"], "")
-    # Making a folder that a later call needs has a fixed place.
-    task = _seed([["mkdir(dir_name='d')", "cd(folder='d')", "touch(file_name='x')"]])
-    plays = soundness._Plays(task)
-    assert plays.is_needed(plays.turns[0], 0) and not plays.is_needed(plays.turns[0], 2)
+def test_unsound_generations_are_turned_away(benchmark, text, reason):
+    """Defects that the grammar does not produce on the small classes."""
+    assert _verdict(benchmark, text) == reason
 
 
 def test_withheld_functions_are_the_simulators_too(executable, files):
@@ -321,9 +294,6 @@ def test_the_setting_is_checked_at_once(monkeypatch):
     with pytest.raises(ValueError, match="shots = 2: expected 0"):
         _benchmark(shots=2)
     assert "bfcl_episodes" in _benchmark().about() and "bfcl_episodes" not in BFCL().about()
-    monkeypatch.setattr(backends, "is_installed", lambda: False)
-    with pytest.raises(ValueError, match="pip install --no-deps bfcl-eval"):
-        _benchmark()
 
 
 def _judge_grammar(benchmark, seeds, count, rng):
@@ -333,7 +303,7 @@ def _judge_grammar(benchmark, seeds, count, rng):
         seed = seeds[number % len(seeds)]
         text = None
         while text is None or (small and "echo(" in text):  # there, `echo` creates its file
-            text = bfcl_grammar.write(bfcl_grammar.draw(rng, seed.answer["scenario"]["classes"]))
+            text = json.dumps(bfcl_grammar.draw(rng, seed.answer["scenario"]["classes"]))
         sound[_verdict(benchmark, text, seed)] += 1
     names = [name for name in bfcl_grammar.BROKEN if not small or name not in _OFFICIAL_ONLY]
     for number in range(count):

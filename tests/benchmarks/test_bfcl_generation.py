@@ -27,6 +27,12 @@ def _parse(benchmark, text, seed=None):
     return benchmark.parse(text, seed or seed_task(), "g0", 3)
 
 
+def _asking(request, tool, truth, **fields):
+    """A task with one function."""
+    messages = ({"role": "user", "content": request},)
+    return dataclasses.replace(seed_task("simple", truth=truth), messages=messages, tools=(tool,), **fields)
+
+
 def test_a_generation_becomes_a_verified_task(benchmark):
     task = _parse(benchmark, generation())
     assert task.messages == ({"role": "user", "content": "Weather in Rome?"},)
@@ -70,11 +76,6 @@ def test_a_list_for_each_call_is_one_list(benchmark, between):
     assert benchmark.score(task, f"[{other}, {one}]").success
 
 
-def test_an_argument_given_twice_is_no_reference(benchmark):
-    found = _parse(benchmark, generation(answer="[weather.get(city='Rome', city='Oslo')]"))
-    assert found == Rejection(base.BAD_ANSWER, "an argument is given twice")
-
-
 def test_a_call_made_twice_is_no_reference(benchmark):
     """No request needs it; of BFCL's own answers one in 3,000 has such calls."""
     one, other = "weather.get(city='Rome')", "weather.get(city='Oslo')"
@@ -94,16 +95,10 @@ def test_a_call_made_twice_is_no_reference(benchmark):
 def test_seeds_in_pairs_share_their_functions():
     """The simulator sees both's, is shown how one becomes the other, and cannot bring its own."""
     cases = [
-        (WEATHER, "Rome's weather?", [{"weather.get": {"city": ["Rome"]}}]),
-        (BOOK, "For 2, and for 3.", [{"book": {"guests": [2]}}, {"book": {"guests": [3]}}]),
+        ("Rome's weather?", WEATHER, [{"weather.get": {"city": ["Rome"]}}]),
+        ("For 2, and for 3.", BOOK, [{"book": {"guests": [2]}}, {"book": {"guests": [3]}}]),
     ]
-    one, other = (
-        dataclasses.replace(
-            seed_task("simple", truth=truth), id=f"simple_python_{tool['name']}", tools=(tool,),
-            messages=({"role": "user", "content": request},),
-        )
-        for tool, request, truth in cases
-    )  # fmt: skip
+    one, other = (_asking(*case, id=f"simple_python_{case[1]['name']}") for case in cases)
     refusal = dataclasses.replace(seed_task("irrelevance", truth=[]), id="irrelevance_0", tools=(BOOK,))
     again = dataclasses.replace(one, id="simple_python_2")  # both possible partners are taken
     two = paired([one, other, refusal])
@@ -161,12 +156,9 @@ def test_a_limit_on_seeds_parts_no_pair(monkeypatch):
     )
     cases = [(tool, f"{tool['name']} {i}?") for i in range(20) for tool in (WEATHER, BOOK)]
     seeds = [
-        dataclasses.replace(
-            seed_task("simple", truth=[{tool["name"]: {}}]), id=f"simple_python_{i}", tools=(tool,),
-            messages=({"role": "user", "content": request},),
-        )
+        _asking(request, tool, [{tool["name"]: {}}], id=f"simple_python_{i}")
         for i, (tool, request) in enumerate(cases)
-    ]  # fmt: skip
+    ]
     monkeypatch.setattr(benchmark, "_load", lambda split: seeds if split == "seed" else [])
     monkeypatch.setattr(benchmark, "verify", lambda task: None)
     sources = [benchmark.source(seed) for seed in benchmark.tasks("seed")]
@@ -219,10 +211,8 @@ def test_defaults_that_are_no_values():
 
 def test_functions_beside_those_called_do_not_hide_a_held_out_task(benchmark):
     """Neither the same request nor, in other words, the same calls."""
-    held_out = dataclasses.replace(
-        seed_task("simple", truth=[{"weather.get": {"city": ["Rome"]}}]), id="simple_9", tools=(WEATHER,),
-        messages=({"role": "user", "content": "How warm is Rome?"},), origin="eval",
-    )  # fmt: skip
+    truth = [{"weather.get": {"city": ["Rome"]}}]
+    held_out = _asking("How warm is Rome?", WEATHER, truth, id="simple_9", origin="eval")
     seed = seed_task()  # has two functions
     for request in ("How warm is Rome?", "The weather of Rome, please"):
         task = _parse(benchmark, generation(request=request, answer="[weather.get(city='Rome')]"), seed)
@@ -286,7 +276,8 @@ def test_elements_of_arrays_are_checked_one_by_one(benchmark):
             "[weather.get(city=b'Rome')]", "[book(guests=1e999)]", "[book(guests=2.5)]",
             "[book(guests=True)]", "[book(guests='two people')]", "[book(guests=None)]",
             "[book(guests=2, dishes=[1])]", "[book(guests=2, dishes='soup and fish')]",
-            "[book(guests=1, contact={1: 2})]", "[weather.get(" + "(" * 90,
+            "[book(guests=1, contact={1: 2})]", "[weather.get(city='Rome', city='Oslo')]",
+            "[weather.get(" + "(" * 90,
         )),
     ],
 )  # fmt: skip
@@ -383,17 +374,6 @@ def test_the_rule_follows_the_calls_not_the_seed(benchmark, seed):
         assert benchmark.score(task, answer).success
         other = one if answer == two else two
         assert not benchmark.score(task, other).success
-
-
-def test_verify_sees_what_was_tampered_with(benchmark):
-    task = _parse(benchmark, generation())
-    changed = dataclasses.replace(task, answer=task.answer | {"ground_truth": []})
-    assert benchmark.verify(changed).reason == base.BAD_ANSWER
-    broken = dataclasses.replace(task, answer={"kind": "parallel"})
-    assert benchmark.verify(broken).reason == base.BAD_ANSWER
-    assert benchmark.score(broken, "[]") == Score(0.0, False, False, "malformed_task_keyerror")
-    no_request = dataclasses.replace(task, messages=())
-    assert benchmark.verify(no_request).reason == base.UNPARSABLE
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -23,13 +23,6 @@ def benchmark(executable):
     return BFCL(data_dir="nowhere", multi_turn_rule="turn_state")
 
 
-def _play(benchmark, task, *answers):
-    episode = benchmark.episode(task)
-    for answer in answers[:-1]:
-        assert episode.step(answer) is None
-    return episode.step(answers[-1])
-
-
 def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
     task = conversation([["touch(file_name='x')"], ["ls()"]])
     episode = benchmark.episode(task)
@@ -51,42 +44,38 @@ def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
     episode.close()
 
 
+_MAKE, _LOOK = [["touch(file_name='x')"], ["ls()"]], [["ls()"], ["ls()"]]
+_STEPS = ["[ls()]"] * multi_turn.MAX_STEPS
+
+
 @pytest.mark.parametrize(
-    ("answers", "reason"),
+    ("calls", "answers", "reason"),
     [
-        (["Done."], multi_turn.EMPTY_TURN),
-        (["[]"], multi_turn.EMPTY_TURN),
-        ([""], multi_turn.EMPTY_TURN),
-        (["[ls()]", "Done."], multi_turn.STATE_MISMATCH),
-        (["[touch(file_name='y')]", "Done."], multi_turn.STATE_MISMATCH),
-        (["[touch(file_name='x')]", "", "Done."], multi_turn.EMPTY_TURN),
-        (["[touch(file_name='x')]", "", "[cd(folder='work')]", ""], multi_turn.RESPONSE_MISMATCH),
+        (_MAKE, ["Done."], multi_turn.EMPTY_TURN),
+        (_MAKE, ["[]"], multi_turn.EMPTY_TURN),
+        (_MAKE, [""], multi_turn.EMPTY_TURN),
+        (_MAKE, ["[ls()]", "Done."], multi_turn.STATE_MISMATCH),
+        (_MAKE, ["[touch(file_name='y')]", "Done."], multi_turn.STATE_MISMATCH),
+        (_MAKE, ["[touch(file_name='x')]", "", "Done."], multi_turn.EMPTY_TURN),
+        (_MAKE, ["[touch(file_name='x')]", "", "[cd(folder='work')]", ""], multi_turn.RESPONSE_MISMATCH),
         # Detours, results seen earlier and several steps are accepted.
-        (["[ls(), touch(file_name='x')]", "", "[ls()]", ""], ""),
-        (["[touch(file_name='x')]", "[ls()]", "", "[cat(file_name='notes')]", ""], ""),
+        (_MAKE, ["[ls(), touch(file_name='x')]", "", "[ls()]", ""], ""),
+        (_MAKE, ["[touch(file_name='x')]", "[ls()]", "", "[cat(file_name='notes')]", ""], ""),
+        # Turns without reference calls are not checked, but changes in them count in the next.
+        ([[], ["ls()"]], ["Which file?", "[ls()]", "Done."], ""),
+        ([[], ["ls()"]], ["[cat(file_name='notes')]", "", "[ls()]", "Done."], ""),
+        ([[], ["ls()"]], ["[touch(file_name='x')]", "", "[ls()]", "Done."], multi_turn.STATE_MISMATCH),
+        (_LOOK, [*_STEPS, "Done.", "[ls()]", "Done."], ""),
+        (_LOOK, [*_STEPS, "[ls()]"], multi_turn.FORCE_TERMINATED),
+        # In the last turn the official evaluator misses this and compares.
+        (_LOOK, ["[ls()]", "Done.", *_STEPS, "[ls()]"], ""),
     ],
 )
-def test_the_official_rules(benchmark, answers, reason):
-    task = conversation([["touch(file_name='x')"], ["ls()"]])
-    score = _play(benchmark, task, *answers)
+def test_the_official_rules(benchmark, calls, answers, reason):
+    episode = benchmark.episode(conversation(calls))
+    assert not any(map(episode.step, answers[:-1]))
+    score = episode.step(answers[-1])
     assert score.reason == reason and score.success == (reason == "") and score.valid
-
-
-def test_turns_without_reference_calls_are_not_checked(benchmark):
-    task = conversation([[], ["ls()"]])
-    assert _play(benchmark, task, "Which file?", "[ls()]", "Done.").success
-    assert _play(benchmark, task, "[cat(file_name='notes')]", "", "[ls()]", "Done.").success
-    # Changes in such a turn count in the next.
-    assert not _play(benchmark, task, "[touch(file_name='x')]", "", "[ls()]", "Done.").success
-
-
-def test_a_turn_has_twenty_steps(benchmark):
-    task = conversation([["ls()"], ["ls()"]])
-    steps = ["[ls()]"] * multi_turn.MAX_STEPS
-    assert _play(benchmark, task, *steps, "Done.", "[ls()]", "Done.").success
-    assert _play(benchmark, task, *steps, "[ls()]").reason == multi_turn.FORCE_TERMINATED
-    # In the last turn the official evaluator misses this and compares.
-    assert _play(benchmark, task, "[ls()]", "Done.", *steps, "[ls()]").success
 
 
 def test_a_transcript_is_scored_like_the_episode(benchmark):
@@ -136,38 +125,32 @@ def test_hostile_answers_get_a_score_in_bounded_time(bounded, benchmark, text):
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "valid"),
+    ("answer", "score"),
     [
-        ("[touch(file_name='x')]", "", True),
-        ("[touch('x')]", "", True),
-        ("[ls(), touch(file_name='x'), cd(folder='work')]", "", True),
-        ("[touch(file_name='y')]", multi_turn.STATE_MISMATCH, True),
-        ("[ls()]", multi_turn.STATE_MISMATCH, True),
-        ("[]", multi_turn.EMPTY_TURN, True),
-        ("I do not know.", "decoder_failed", False),
-        ("", "empty", False),
-        ("\0", "not_text", False),
-        (f"[{', '.join(['ls()'] * 200)}]", "too_long", False),
+        ("[touch(file_name='x')]", Score(1.0, True, True)),
+        ("[touch('x')]", Score(1.0, True, True)),
+        # Needless calls cost reward and no success.
+        ("[ls(), touch(file_name='x')]", Score(0.5, True, True)),
+        ("[touch(file_name='x'), touch(file_name='x')]", Score(0.5, True, True)),
+        ("[ls(), touch(file_name='x'), cd(folder='work')]", Score(0.0, True, True)),
+        (f"[touch(file_name='x'), {', '.join(['ls()'] * 50)}]", Score(0.0, True, True)),
+        ("[touch(file_name='y')]", Score(0.0, False, True, multi_turn.STATE_MISMATCH)),
+        ("[ls()]", Score(0.0, False, True, multi_turn.STATE_MISMATCH)),
+        ("[]", Score(0.0, False, True, multi_turn.EMPTY_TURN)),
+        ("I do not know.", Score(0.0, False, False, "decoder_failed")),
+        ("", Score(0.0, False, False, "empty")),
+        ("\0", Score(0.0, False, False, "not_text")),
+        (f"[{', '.join(['ls()'] * 200)}]", Score(0.0, False, False, "too_long")),
     ],
 )
-def test_a_turn_on_its_own_is_executed(benchmark, answer, reason, valid):
-    score = benchmark.score(turn(["touch(file_name='x')"]), answer)
-    assert (score.reason, score.valid, score.success) == (reason, valid, reason == "")
+def test_a_turn_on_its_own_is_executed(benchmark, answer, score):
+    assert benchmark.score(turn(["touch(file_name='x')"]), answer) == score
 
 
-def test_needless_calls_cost_reward_and_no_success(benchmark):
-    task = turn(["touch(file_name='x')"])
-    for answer, reward in (
-        ("[touch(file_name='x')]", 1.0),
-        ("[ls(), touch(file_name='x')]", 0.5),
-        ("[touch(file_name='x'), touch(file_name='x')]", 0.5),
-        ("[ls(), touch(file_name='x'), ls()]", 0.0),
-        (f"[touch(file_name='x'), {', '.join(['ls()'] * 50)}]", 0.0),
-    ):
-        assert benchmark.score(task, answer) == Score(reward, True, True)
-    # As many calls as the reference has are never needless, even if a simulator wrote it.
+def test_as_many_calls_as_the_reference_has_are_needed(benchmark):
+    """Even if a simulator wrote it."""
     text = generation("same", "Look twice.", "[ls(), cat(file_name='notes')]")
-    made = benchmark.parse(text, task, "g0", 1)
+    made = benchmark.parse(text, turn(["touch(file_name='x')"]), "g0", 1)
     assert benchmark.score(made, "[cat(file_name='notes'), ls()]").reward == 1.0
     answers = [f"[cat(file_name='notes'), ls(){', ls()' * count}]" for count in range(1, 5)]
     scores = [benchmark.score(made, answer) for answer in answers]
@@ -206,7 +189,7 @@ def test_generated_turns_must_run_on_their_seeds_state(benchmark):
 
 def test_the_package_of_a_rule_is_checked_at_once(monkeypatch):
     monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="pip install --no-deps bfcl-eval"):
+    with pytest.raises(ValueError, match="pip install --no-deps bfcl-eval==2026.3.23"):
         BFCL(multi_turn_rule="conversation")
     assert not BFCL().isolated
     single = BFCL(multi_turn_rule="conversation", seed_categories=(), eval_categories=("multiple",))

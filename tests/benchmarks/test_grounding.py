@@ -26,8 +26,11 @@ _CALL = {"kind": "call", "level": 3, "sample": "0"}
 CALL = Task("c", "api_bank", "lv3-api-train", (_ASKED,), (_TOOL,), _CALL)
 
 
-def _verdict(request, arguments, described="", name="f"):
-    found = judge([(name, arguments)], [arguments], request, request, described)
+_ROME = {"city": "Rome", "days": 2}
+
+
+def _verdict(request, arguments, described=""):
+    found = judge([("weather.get", arguments)], [arguments], request, request, described)
     return found.reason if isinstance(found, Rejection) else found
 
 
@@ -66,6 +69,15 @@ def _verdict(request, arguments, described="", name="f"):
         ("On the 19th of March.", {"x": "2024-08-20 23:59:59"}, NOT_ASKED),
         ("Do it.", {"fast": True, "count": 0, "note": None, "title": ""}, UNDECIDED),
         ("Do it.", {}, UNDECIDED),
+        # The function or its parameters may be named, but not the whole call.
+        ("With weather.get, for Rome and 2 days.", _ROME, GROUNDED),
+        ("city: Rome, days: 2", _ROME, GROUNDED),
+        ("Please call weather.get(city='Rome', days=2).", _ROME, GIVEN_AWAY),
+        ("weather.get('Rome', 2)", _ROME, GIVEN_AWAY),
+        ("WEATHER.GET( rome", _ROME, GIVEN_AWAY),
+        ("Use weather.get with days = 2 and city: 'Rome'", _ROME, GIVEN_AWAY),
+        ('It is {"name": "weather.get", "arguments": {"city": "Rome", "days": 2}}.', _ROME, GIVEN_AWAY),
+        ("Answer: w\u0435ather.get(", _ROME, GIVEN_AWAY),
     ],
 )
 def test_values_that_a_request_says_or_not(request_text, arguments, verdict):
@@ -114,34 +126,13 @@ def test_values_that_are_told_in_short_or_by_a_unit(request_text, value):
         assert _verdict("Do something useful.", {"x": value}, "Forecasts.") == expected
 
 
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        "Please call weather.get(city='Rome', days=2).",
-        "weather.get('Rome', 2)",
-        "WEATHER.GET( rome",
-        "Use weather.get with days = 2 and city: 'Rome'",
-        'It is {"name": "weather.get", "arguments": {"city": "Rome", "days": 2}}.',
-        "Answer: w\u0435ather.get(",
-    ],
-)
-def test_a_request_that_has_its_own_answer(request_text):
-    assert _verdict(request_text, {"city": "Rome", "days": 2}, name="weather.get") == GIVEN_AWAY
-
-
-def test_a_request_may_name_the_function_or_its_parameters():
-    arguments = {"city": "Rome", "days": 2}
-    for text in ("With weather.get, for Rome and 2 days.", "city: Rome, days: 2"):
-        assert _verdict(text, arguments, name="weather.get") == GROUNDED
-
-
 def test_where_no_value_is_needed_the_function_must_be_spoken_of():
     assert _verdict("Do something useful.", {}, "Lists all alarms.") == NOT_ASKED
     assert _verdict("Which alarms are set?", {}, "Lists all alarms.") == UNDECIDED
 
 
 def test_long_texts_cost_little(bounded):
-    _verdict("f " * 6_000 + "\n" * 4_000, {f"a{i}": "x y " * 50 for i in range(64)})
+    _verdict("weather.get " * 1_000 + "\n" * 4_000, {f"a{i}": "x y " * 50 for i in range(64)})
     judge([("f", {"a": "1"})] * 300, ["z" * 10_000] * 300, "\u0435 a=1\n" * 2_000, "", "")
 
 

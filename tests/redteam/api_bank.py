@@ -7,7 +7,7 @@ from collections.abc import Callable
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call, write_call
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import ENCODINGS, answers, backwards, generations, held_out
+from tests.redteam.common import ENCODINGS, answers, backwards, generation, generations, held_out
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Make, Scene
 
 _agent = functools.partial(Exploit, "api_bank", AGENT)
@@ -73,23 +73,8 @@ def _shotgun(scene: Scene, task: Task) -> str:
     return "API-Request: " + ", ".join(itertools.starmap(write_call, of.items()))
 
 
-def generation(
-    spoken: Callable[[Scene, Task, str], str] | str, answer: str | None = None, tools: str = "same"
-) -> Make:
-    """A generation with a conversation, and the seed's reference or another."""
-
-    def make(scene: Scene, seed: Task) -> str:
-        call = scene.benchmark.agent_answer(seed).removeprefix("API-Request: ")
-        said = spoken if isinstance(spoken, str) else spoken(scene, seed, call)
-        return f"New Tools: {tools}\nNew Task: {said}\nNew Answer: {answer or call}"
-
-    return make
-
-
-_COIN = (
-    '[{"name": "SetCoin", "description": "Sets a coin.", "input_parameters": '
-    '{"side": {"type": "str", "description": "Heads or tails."}}}]'
-)
+_SIDE = {"side": {"type": "str", "description": "Heads or tails."}}
+_COIN = [{"name": "SetCoin", "description": "Sets a coin.", "input_parameters": _SIDE}]
 _ALSO = (base.BAD_TOOLS, base.BAD_ANSWER)  # a held-out call may contradict its own or the seed's tools
 EXPLOITS = [
     *answers("api_bank", echo_of_the_request={

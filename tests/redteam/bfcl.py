@@ -10,8 +10,7 @@ import functools
 from bench.bad_answers.bfcl import ANSWERS
 from genenv_jax.benchmarks import base
 from tests.redteam import bfcl_generations as made
-from tests.redteam.bfcl_generations import generation
-from tests.redteam.common import COPIES, ENCODINGS, answers, backwards, generations, on
+from tests.redteam.common import COPIES, ENCODINGS, answers, backwards, generation, generations, on
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
 
 _OFFICIAL = "the AST checker compares texts without case, spaces and most punctuation"

@@ -1,4 +1,4 @@
-"""Generations in the form of BFCL's single turns, made from a seed or a held-out task."""
+"""Functions, and generations made from held-out tasks, for BFCL's single turns."""
 
 import json
 from collections.abc import Callable
@@ -9,30 +9,6 @@ from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks.base import Task
 from tests.benchmarks.bfcl_tasks import function
 from tests.redteam.exploits import Make, Scene
-
-
-def generation(
-    request: Callable[[Scene, Task, str], str] | str,
-    answer: Callable[[Scene, Task, str], str] | str | None = None,
-    tools: Any = None,
-) -> Make:
-    """A generation with a request, and the seed's reference or another, made from the seed and its reference.
-
-    tools: its own, or None for the seed's.
-    """
-
-    def make(scene: Scene, seed: Task) -> str | None:
-        calls = scene.benchmark.agent_answer(seed)
-        said = request if isinstance(request, str) else request(scene, seed, calls)
-        given = calls if answer is None else answer
-        given = given if isinstance(given, str) else given(scene, seed, calls)
-        if tools is not None and seed.answer["language"] != "python":
-            return None
-        own = "same" if tools is None else json.dumps(tools)
-        return f"New Tools: {own}\nNew Task: {said}\nNew Answer: {given}"
-
-    return make
-
 
 _NUMBER = {"number": {"type": "integer", "description": "The number."}}
 _SIDE = {"side": {"type": "string", "description": "The side."}}

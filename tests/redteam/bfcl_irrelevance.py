@@ -5,8 +5,8 @@ import functools
 from bench.bad_answers import bfcl as calls
 from bench.bad_answers.common import RESTATEMENTS
 from genenv_jax.benchmarks import base
-from tests.redteam.bfcl_generations import PICK, generation
-from tests.redteam.common import answers, generations
+from tests.redteam.bfcl_generations import PICK
+from tests.redteam.common import answers, generation, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
 
 _agent = functools.partial(Exploit, "bfcl_irrelevance", AGENT)

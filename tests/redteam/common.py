@@ -117,6 +117,25 @@ def held_out(change: Callable[[str], str]) -> Make:
     return make
 
 
+def generation(
+    request: Callable[[Scene, Task, str], str] | str, answer: str | None = None, tools: Any = None
+) -> Make:
+    """A generation for BFCL or API-Bank with a request, which may depend on the seed and its calls.
+
+    answer, tools: its own, or None for the seed's.
+    """
+
+    def make(scene: Scene, seed: Task) -> str | None:
+        calls = scene.benchmark.agent_answer(seed).removeprefix("API-Request: ")
+        said = request if isinstance(request, str) else request(scene, seed, calls)
+        if tools is not None and seed.answer.get("language", "python") != "python":
+            return None
+        own = "same" if tools is None else json.dumps(tools)
+        return f"New Tools: {own}\nNew Task: {said}\nNew Answer: {calls if answer is None else answer}"
+
+    return make
+
+
 def generations(
     benchmark: str, also: Sequence[str] = (), restated: bool = True, few_words: float = 0.0
 ) -> list[Exploit]:

@@ -97,13 +97,11 @@ def check_tools(tools: Any) -> Rejection | None:
 
 
 def fault(task: Task) -> Rejection | None:
-    """Checks a task except its reference's score: BAD_TOOLS, BAD_ANSWER, UNPARSABLE, TOO_LONG or None.
+    """Checks a task except its reference's score: BAD_TOOLS, BAD_ANSWER, TOO_LONG or None.
 
     Calls are not executed: new APIs have no implementation.
     """
     spec, dialogue = task.answer, prompts.dialogue(task)
-    if not dialogue.strip():
-        return Rejection(base.UNPARSABLE, "no conversation")
     if spec["kind"] == CALL:
         known = known_apis(dialogue, task.tools)
         if spec["name"] not in known:

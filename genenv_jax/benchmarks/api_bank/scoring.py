@@ -39,7 +39,6 @@ _NUMBER = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
 _DATE = "%Y-%m-%d"
 _TIME = "%Y-%m-%d %H:%M:%S"
 _LIST_DEPTH = 16
-_LIST_CHARS = 16_384
 _CODES = {  # language name -> code; the official API takes either, case-insensitively
     "arabic": "ar", "dutch": "nl", "english": "en", "french": "fr", "german": "de", "greek": "el",
     "hebrew": "iw", "hindi": "hi", "indonesian": "id", "italian": "it", "japanese": "ja",
@@ -59,9 +58,9 @@ def split_capitals(keywords: str) -> str:
 
 def read_list(text: str) -> Any:
     """Parses a value's text (JSON or a Python literal) into a list or mapping, or a Rejection."""
-    value = parse_json(text, _LIST_CHARS, _LIST_DEPTH)
+    value = parse_json(text, max_depth=_LIST_DEPTH)
     if isinstance(value, Rejection):
-        value = parse_literal(text, _LIST_CHARS, _LIST_DEPTH)
+        value = parse_literal(text, max_depth=_LIST_DEPTH)
     return list(value) if isinstance(value, tuple) else value
 
 

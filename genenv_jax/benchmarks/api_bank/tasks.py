@@ -29,7 +29,6 @@ _DIALOGUES = "HEAD/lv1-lv2-samples"
 _LEVEL_3 = f"{_HISTORY}/test-data/level-3.json"
 _DESCRIPTIONS = "API descriptions:\n"
 _ARROW = "->"
-_DEPTH = 64
 _Table = Mapping[str, Mapping[str, Any]]  # entries by key
 # APIs that look up an entry by its content or time.
 _LOOK_UP = re.compile("(?:Modify|Delete|Query)(Agenda|Reminder)")
@@ -128,9 +127,9 @@ def described(result: Any) -> list[dict[str, Any]]:
     """API descriptions in a search result (text or value); [] if there are none."""
     if isinstance(result, str):
         text = result.strip()
-        result = parse_literal(text, max_depth=_DEPTH)
+        result = parse_literal(text)
         if isinstance(result, Rejection):
-            result = parse_json(text, max_depth=_DEPTH)
+            result = parse_json(text)
     if isinstance(result, dict) and "output" in result and "input_parameters" not in result:
         result = result["output"]
     entries = result if isinstance(result, list) else [result]

@@ -53,13 +53,10 @@ _Standard = Callable[[str], str]  # normalizes a string for comparison
 def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
     """An argument for comparison: Java and JavaScript source text becomes a Python value.
 
-    Raises TypeError for source that is not text; KeyError, NotImplementedError or ValueError for a type in
-    `schema` that the language lacks.
+    Raises KeyError, NotImplementedError or ValueError for a type in `schema` that the language lacks.
     """
     if language == "python":
         return value
-    if type(value) is not str:
-        raise TypeError("expected source text")
     declared = schema["type"]
     nested = schema["items"]["type"] if declared in NESTED_TYPES[language] else None
     return _SOURCE[language](value, declared, nested)

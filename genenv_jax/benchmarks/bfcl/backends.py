@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import TOO_LONG, UNPARSABLE, Rejection
-from genenv_jax.benchmarks.calls import Calls
+from genenv_jax.benchmarks.calls import MAX_CALLS, Calls
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, Order, parse_calls
 from genenv_jax.benchmarks.tools import python_call
 
@@ -94,7 +94,7 @@ class _Entries:
     values: Mapping[str, Any] | None
 
 
-def decode(text: str, max_calls: int = 128, parameter_order: Order | None = None) -> list[Call] | Rejection:
+def decode(text: str, most: int = MAX_CALLS, parameter_order: Order | None = None) -> list[Call] | Rejection:
     """Reads an agent's answer like `default_decode_execute_prompting` and the official executor.
 
     As in the official code, a dictionary whose values are all dictionaries is read as a nested call, and an
@@ -104,8 +104,8 @@ def decode(text: str, max_calls: int = 128, parameter_order: Order | None = None
     calls = parse_calls(text, parameter_order=parameter_order)
     if isinstance(calls, Rejection):
         return calls
-    if len(calls) > max_calls:
-        return Rejection(TOO_LONG, f"{len(calls)} calls, limit {max_calls}")
+    if len(calls) > most:
+        return Rejection(TOO_LONG, f"{len(calls)} calls, limit {most}")
     try:
         return [Call(call.name, {k: _plan(v) for k, v in call.arguments.items()}) for call in as_calls(calls)]
     except ValueError as error:
@@ -205,11 +205,10 @@ def _load(made: Any, name: str, state: dict[str, Any], long_context: bool) -> No
 class Backends:
     """A set of stateful objects that calls are executed on; `scenario` has their classes and initial states.
 
-    Raises ValueError: the package is missing, a class is unknown or a state cannot be loaded.
+    Raises ValueError: a class is unknown or a state cannot be loaded.
     """
 
     def __init__(self, scenario: Scenario):
-        require()
         self.objects: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
         for name in scenario["classes"]:

@@ -183,7 +183,7 @@ class BFCL(Published, ToolBenchmark):
         return self._of(seed).read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
-        """Reasons: those of `turns.fault` and `soundness.fault`, WRONG_ANSWER, UNPARSABLE, CONTAMINATED.
+        """Reasons: those of `turns.fault` and `soundness.fault`, WRONG_ANSWER, CONTAMINATED.
 
         A request of a held-out conversation must not be repeated, which `canonical` cannot detect: it differs
         between a conversation and a turn.
@@ -191,14 +191,11 @@ class BFCL(Published, ToolBenchmark):
         whole = self.is_interactive(task)
         if (task.origin == "generated" or not whole) and self._is_held_out_request(task):
             return Rejection(base.CONTAMINATED, "a request of a held-out conversation")
-        if not task.messages or not task.messages[-1]["content"].strip():
-            return Rejection(base.UNPARSABLE, "no request")
         if rejection := self._of(task).fault(task):
             return rejection
         if self.episodes and whole:
             score = self.episode(task).play(self.agent_answers(task))
-            if score.reward < 1.0:
-                return Rejection(base.WRONG_ANSWER, score.reason)
+            return Rejection(base.WRONG_ANSWER, score.reason) if score.reward < 1.0 else None
         return super().fault(task)
 
     def _is_held_out_request(self, task: Task) -> bool:

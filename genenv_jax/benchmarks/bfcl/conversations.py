@@ -1,14 +1,8 @@
 """Whole conversations: the simulator's format, soundness checks and scoring.
 
-It has the same functions as `turns`, for tasks that are played in episodes.
-
-A simulator writes one JSON object:
-
-    {"state": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
-     "turns": [{"request": "Make a folder named work.", "calls": "[mkdir(dir_name='work')]"}, ...]}
-
-"state" has the initial state of each stateful class, in the form of the data set's `initial_config`.  The
-classes and their functions are the seed's.
+It has the same functions as `turns`, for tasks that are played in episodes.  A simulator writes one JSON
+object in the form of `_EXAMPLE`; "state" has the initial state of each stateful class, as the data set's
+`initial_config`.  The classes and their functions are the seed's.
 """
 
 import dataclasses

@@ -43,7 +43,7 @@ class _Conversation(Episode):
 
     def read(self, answer: str, max_calls: int) -> list[Call] | Rejection:
         """The calls in an answer, by the official decoder or else in a form of the chat templates."""
-        calls = decode(answer, max_calls=max_calls)
+        calls = decode(answer, max_calls)
         if not self._form or not isinstance(calls, Rejection):
             return calls
         found = read_tool_calls(answer, tools_of(self._task))

@@ -13,8 +13,7 @@ Turns without reference calls are not checked.
 
 import collections
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
@@ -136,10 +135,3 @@ def reference_results(scenario: backends.Scenario, turns: Sequence[Sequence[str]
     """Results of executing each turn's reference calls in order."""
     made = backends.Backends(scenario)
     return [made.run_reference(calls) for calls in turns]
-
-
-def execution_fault(spec: Mapping[str, Any]) -> Rejection | None:
-    """NOT_EXECUTABLE if a turn's reference call fails on the state after its history."""
-    results = reference_results(spec["scenario"], [*spec["history"], spec["calls"]])[-1]
-    failed = next((result for result in results if backends.is_error(result)), None)
-    return Rejection(base.NOT_EXECUTABLE, failed[:200]) if failed is not None else None

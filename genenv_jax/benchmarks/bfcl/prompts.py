@@ -103,10 +103,10 @@ _ANSWER_FORMS = {
 
 
 def first_sentence(text: str, max_chars: int | None) -> str:
-    """The first sentence of `text`, cut at `max_chars`; all of `text` if `max_chars` is None."""
+    """The first sentence of `text`, cut at `max_chars`; None: all of `text`, 0: nothing."""
     text = " ".join(text.split())
-    if max_chars is None:
-        return text
+    if not max_chars:
+        return text if max_chars is None else ""
     text = _SENTENCE.split(text, maxsplit=1)[0]
     return text if len(text) <= max_chars else text[: max_chars - 1].rstrip() + "…"
 
@@ -136,10 +136,7 @@ def _parameter(schema: Mapping[str, Any], required: bool, detail: int) -> str:
     if "default" in schema:
         parts.append(f"default {_literal(schema['default'])}")
     text = ", ".join(parts)
-    limit = _PARAMETER_CHARS[detail]
-    if limit == 0:
-        return text
-    description = first_sentence(str(schema.get("description", "")), limit)
+    description = first_sentence(str(schema.get("description", "")), _PARAMETER_CHARS[detail])
     return f"{text}. {description}" if description else text
 
 
@@ -202,12 +199,7 @@ def is_announcement(text: str) -> bool:
     return text.endswith(_NEW_FUNCTIONS)
 
 
-def agent_messages(
-    task: Task,
-    max_tool_chars: int = MAX_TOOL_CHARS,
-    max_chars: int = MAX_CHARS,
-    log: Sequence[Message] | None = None,
-) -> list[Message]:
+def agent_messages(task: Task, log: Sequence[Message] | None = None) -> list[Message]:
     """Instructions and tools as the system message, then the conversation.
 
     To fit, call results are shortened first, then function descriptions, then results further.  Then the
@@ -215,7 +207,6 @@ def agent_messages(
 
     Args:
       task: its own system message is appended to the instructions.
-      max_tool_chars, max_chars: space for the tools, and for everything.
       log: the conversation so far; None means `task.messages`.
     """
     spec, note = task.answer, ""
@@ -228,8 +219,8 @@ def agent_messages(
         own = f"\n\n{messages.pop(0)['content']}"
     scope, latest = _SCOPES.get(spec["rule"], ""), "" if spec["rule"] == AST else "latest "
     rules = functools.partial(_AGENT_RULES.format, scope=scope, note=note, latest=latest)
-    space = max_chars - len(rules(tools="")) - len(own)
-    tools, messages = fitted(_signatures(task.tools), messages, max_tool_chars, space)
+    space = MAX_CHARS - len(rules(tools="")) - len(own)
+    tools, messages = fitted(_signatures(task.tools), messages, MAX_TOOL_CHARS, space)
     return [{"role": "system", "content": f"{rules(tools=tools)}{own}"}, *merged(messages)]
 
 
@@ -261,13 +252,12 @@ def template_messages(task: Task, form: str, log: Sequence[Message] | None = Non
             {**m, "content": in_form(m["content"], form)} if m["role"] == "assistant" else m for m in messages
         ]
         space = min(MAX_TOOL_CHARS, space - size_of(said))
-        tools = [text for text in tools if size(text) <= space][:1]
-        if not tools:
+        shown = next((text for text in tools if size(text) <= space), None)
+        if shown is None:
             return None
     else:
         shown, said = fitted(tools, messages, MAX_TOOL_CHARS, space, size)
-        tools = [shown]
-    return [{"role": TOOLS, "content": tools[0]}, system, *merged(said)]
+    return [{"role": TOOLS, "content": shown}, system, *merged(said)]
 
 
 def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[str, Any]:
@@ -280,8 +270,7 @@ def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[s
             text = f"{text} A {language} {schema['type']}, written as a string.".strip()
             schema = {"type": "string"}
         elif detail:
-            limit = _PARAMETER_CHARS[detail] or 0
-            text = first_sentence(text, limit) if limit else ""
+            text = first_sentence(text, _PARAMETER_CHARS[detail])
         properties[name] = schema | ({"description": text} if text else {})
     return {
         "name": tool["name"],
@@ -326,13 +315,11 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         space = MAX_CHARS - sum(map(len, needed)) - _HEADING_CHARS
         state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]
     taken = sum(map(len, (system, answer, record, *state))) + _HEADING_CHARS
-    request = [] if seed.messages else [{"role": "user", "content": ""}]
-    messages = [*seed.messages, *request]
     texts = _signatures(seed.tools)
     if not executed:  # as the simulator writes them
         lines = [[_json(described(tool, "python", of)) for tool in seed.tools] for of in _DETAILS]
         texts = [*("[" + ",\n".join(functions) + "]" for functions in lines), *texts[1:]]
-    tools, messages = fitted(texts, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
+    tools, messages = fitted(texts, seed.messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
     parts = [f"{_FUNCTIONS}\n{tools}", *state]
     *earlier, latest = messages
     if earlier:

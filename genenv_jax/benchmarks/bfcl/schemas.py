@@ -14,7 +14,6 @@ from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.tools import json_type
 
-_TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
 # "Default is 'miles'.", "Defaults to 0.05", "default: true", "Default is km/h if not given."
 _STATED_DEFAULT = re.compile(
@@ -28,7 +27,6 @@ _STATED_DEFAULT = re.compile(
 )
 _LONGEST = 200  # characters of a default
 _SEARCHED = 1_000  # characters of a description
-_PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OWN_TYPES = {"object": "dict", "number": "float"}  # BFCL's names of JSON schema's types
 _NO_OPTION = (KeyError, TypeError, ValueError, NotImplementedError)
 _MAX_TOOLS = 64
@@ -93,7 +91,7 @@ def _tool_problem(tool: Any, language: str) -> str:
     if not isinstance(tool, Mapping):
         return "a function is not an object"
     name, parameters = tool.get("name"), tool.get("parameters")
-    if not isinstance(name, str) or not _is_name(_TOOL_NAME, name, language):
+    if not isinstance(name, str) or not all(_is_name(part, language) for part in name.split(".")):
         return f"function name {name!r}"
     if not isinstance(tool.get("description"), str):
         return f"{name}: no description"
@@ -107,17 +105,16 @@ def _tool_problem(tool: Any, language: str) -> str:
     if len(set(required)) != len(required) or not set(required) <= set(properties):
         return f"{name}: required names a parameter that is not there, or one twice"
     for parameter, schema in properties.items():
-        if not _is_name(_PARAMETER_NAME, parameter, language):
+        if not _is_name(parameter, language):
             return f"{name}: parameter name {parameter!r}"
         if problem := _schema_problem(schema, language):
             return f"{name}.{parameter}: {problem}"
     return ""
 
 
-def _is_name(pattern: re.Pattern[str], name: str, language: str) -> bool:
+def _is_name(name: str, language: str) -> bool:
     """Whether a call can use this name: `class` and `from` would not parse."""
-    reserved = language == "python" and any(map(keyword.iskeyword, name.split(".")))
-    return bool(pattern.fullmatch(name)) and not reserved
+    return name.isascii() and name.isidentifier() and not (language == "python" and keyword.iskeyword(name))
 
 
 def _schema_problem(schema: Any, language: str) -> str:
@@ -348,14 +345,8 @@ def _chosen(option: Any, schema: Mapping[str, Any]) -> Any:
 def _chosen_dict(option: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {}
     for key, options in option.items():
-        if not isinstance(options, list):
-            chosen[key] = options
-            continue
-        present = [entry for entry in options if entry != ""]
-        if present:
+        if present := [entry for entry in options if entry != ""] if isinstance(options, list) else [options]:
             chosen[key] = present[0]
-        elif not options:
-            chosen[key] = options
     return chosen
 
 

@@ -39,7 +39,6 @@ _ORDER = frozenset(
 )
 _LEAST_SHARED = 3  # least characters of a value shared by two calls
 _MAX_RESULTS = 200_000  # characters of all results
-_NO_REJECTION = (base.GROUNDED, base.UNDECIDED)
 
 
 def fault(task: Task) -> Rejection | None:
@@ -109,7 +108,7 @@ def _call_grounding(
     values = [v for v in values if not isinstance(v, str) or fold(v) not in known]
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
     found = judge(called, [values], request, f"{heard}\n{state}", known)
-    if found in _NO_REJECTION and isinstance(judge([], [], request, "", known), Rejection):
+    if isinstance(found, str) and isinstance(judge([], [], request, "", known), Rejection):
         return Rejection(base.NOT_ASKED, f"the request shares no word with {call.name} and its values")
     if found == base.GROUNDED and judge(called, [values], request, heard, known) != base.GROUNDED:
         return base.UNDECIDED  # found only in the state
@@ -193,15 +192,12 @@ def _state_fault(start: Mapping[str, Any]) -> Rejection | None:
     """BAD_STATE if the classes do not read all of the state as intended."""
     try:
         defaults = backends.Backends(backends.scenario(start["classes"], {})).objects
-    except ValueError:  # a class without its own state
-        defaults = {}
-    try:
         backends.Backends(start)
         for name, config in start["config"].items():
             if unread := sorted(set(config) - backends.keys_read(name, config)):
                 return Rejection(BAD_STATE, f"{name} does not read {unread[0][:60]!r}")
             for key, value in config.items():
-                if name in defaults and not _is_like(value, getattr(defaults[name], key, None)):
+                if not _is_like(value, getattr(defaults[name], key, None)):
                     return Rejection(BAD_STATE, f"{name}.{key[:60]}: a {type(value).__name__}")
     except ValueError as error:
         return Rejection(BAD_STATE, str(error)[:200])

@@ -36,7 +36,6 @@ def require() -> None:
 
 @functools.cache
 def _language(name: str) -> Any:
-    require()
     grammar = importlib.import_module(_MODULES[name])
     return importlib.import_module("tree_sitter").Language(grammar.language(), name)
 
@@ -50,8 +49,6 @@ def decode_source_calls(text: str, language: str) -> list[dict[str, dict[str, st
     Returns:
       `[{name: {argument: source text}}]`, string literals without their quotes, or a `Rejection`
       (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
-    Raises:
-      ValueError: the grammars are not installed.
     """
     if rejection := check_text(text, _MAX_CHARS):
         return rejection

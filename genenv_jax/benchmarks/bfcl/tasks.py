@@ -21,7 +21,7 @@ def load(
     """Loads categories as tasks, in the order of the files.
 
     Args:
-      names: official names of the version's categories (`categories.categories`).
+      names: official names of the version's categories (`categories.names`).
       rule: rule for the multi-turn categories: CONVERSATION gives whole conversations, STATIC_MATCH and
         TURN_STATE each turn on its own (see `conversation_tasks`).
 
@@ -32,8 +32,7 @@ def load(
 
     Raises:
       FileNotFoundError: a missing directory or file.
-      ValueError: a malformed record (named as file:line), a file that differs from the published one, or
-        TURN_STATE without the package of the executable classes.
+      ValueError: a malformed record (named as file:line), or a file that differs from the published one.
     """
     files = Files(version, find_directory(version, data_dir), verify_files)
     found: list[Task] = []
