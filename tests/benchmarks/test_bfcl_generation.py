@@ -9,7 +9,7 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.bfcl import categories, schemas
+from genenv_jax.benchmarks.bfcl import ast_checker, categories, schemas
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.pairs import PAIRED, paired
 from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL
@@ -423,6 +423,12 @@ def test_source_languages_go_the_whole_way(benchmark, language):
     wrong = _parse(benchmark, generation(answer=answer.replace("5", "5.5")), seed)
     assert wrong.reason == base.BAD_ANSWER and "not of type integer" in wrong.detail
     assert language.capitalize()[:4] in benchmark.agent_messages(seed)[0]["content"]
+    # A function may have the types that the simulator is told, and no others.
+    system = benchmark.simulator_messages(seed, SeedStatistics())[0]["content"]
+    told = system.partition("a parameter may have: ")[2].partition(".")[0].split(", ")
+    for name in ast_checker.TYPES[language]:
+        only = function("f", {"text": {"type": name, "items": {"type": "String"}}}, [], "Does it.")
+        assert (schemas.check_tools([only], language) is None) == (name in told), name
 
 
 def test_canonical_form_survives_restating(benchmark):

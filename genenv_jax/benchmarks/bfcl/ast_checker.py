@@ -29,6 +29,11 @@ TYPES: Mapping[str, Mapping[str, type]] = {
     "java": java.TYPES,
     "javascript": javascript.TYPES,
 }  # fmt: skip
+# Those that a new function may declare.
+CONVERTED_TYPES: Mapping[str, Sequence[str]] = {
+    language: [name for name in types if language != "java" or name not in java.UNSUPPORTED_TYPES]
+    for language, types in TYPES.items()
+}
 # Schema types whose `items.type` names the type of their elements.
 NESTED_TYPES: Mapping[str, Sequence[str]] = {
     "python": ("array", "tuple"),

@@ -305,7 +305,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
             _ANSWER_FORMS["parallel" if varies(spec) else spec["kind"]],
             answer_first=True,
         ),
-        types=", ".join(ast_checker.TYPES[spec["language"]]),
+        types=", ".join(ast_checker.CONVERTED_TYPES[spec["language"]]),
     )
     record = _wanted(statistics.difficulty) if asked else success_record(statistics)
     state = []

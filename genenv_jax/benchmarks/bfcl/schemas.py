@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
-from genenv_jax.benchmarks.bfcl import ast_checker, java
+from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.calls import Calls
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.task import Tools
@@ -121,14 +121,13 @@ def _schema_problem(schema: Any, language: str) -> str:
     if not isinstance(schema, Mapping):
         return "schema is not an object"
     declared = schema.get("type")
-    types = ast_checker.TYPES[language]
-    unsupported = java.UNSUPPORTED_TYPES if language == "java" else ()
-    if not isinstance(declared, str) or declared not in types or declared in unsupported:
+    types = ast_checker.CONVERTED_TYPES[language]
+    if not isinstance(declared, str) or declared not in types:
         return f"type {declared!r} is not a BFCL {language} type"
     if declared in ast_checker.NESTED_TYPES[language]:
         items = schema.get("items")
         nested = items.get("type") if isinstance(items, Mapping) else None
-        if not isinstance(nested, str) or nested not in types or nested in unsupported:
+        if not isinstance(nested, str) or nested not in types:
             return f"items of {declared} have type {nested!r}"
     if "enum" in schema and not isinstance(schema["enum"], list | tuple):
         return "enum is not a list"
