@@ -22,7 +22,7 @@ from tests.documented.checkout import ONE_DEVICE, SHORT, Checkout
 from tests.evaluate.fake_server import serve
 from tests.experiment.fake_main import write_run
 from tests.experiment.suites import parsed
-from tests.publish.test_push import Hub
+from tests.publish.test_push import client
 
 # One held-out task, answered once in a few tokens.
 ONE_ANSWER = (
@@ -109,17 +109,15 @@ def play(invocation: Invocation, place: Checkout) -> None:
 
 def publish(invocation: Invocation, place: Checkout) -> None:
     """A finished run's agent is uploaded, to a stand-in for the hub."""
-    hub = Hub()
+    hub = client()
     with (
         mock.patch.object(huggingface_hub, "HfApi", lambda token: hub),
         mock.patch.dict(os.environ, HF_TOKEN="hf_secret"),
     ):
         done = place.run("publish", *invocation.arguments)
     _succeeded(done, "https://huggingface.co/")
-    assert [call[:2] for call in hub.calls] == [
-        ("create_repo", invocation.arguments[1]),
-        ("upload_folder", invocation.arguments[1]),
-    ]
+    created, uploaded = hub.create_repo.call_args, hub.upload_folder.call_args
+    assert created.args[0] == uploaded.kwargs["repo_id"] == invocation.arguments[1]
 
 
 def datasets(invocation: Invocation, place: Checkout) -> None:

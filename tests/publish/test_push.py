@@ -19,12 +19,17 @@ def exported(tmp_path):
     return folder
 
 
-@pytest.fixture
-def hub(monkeypatch):
+def client():
     """A stand-in for the hub's client; a repository that exists is private."""
-    hub = mock.MagicMock()
+    hub = mock.create_autospec(huggingface_hub.HfApi, instance=True)
     hub.repo_info.return_value.private = True
     hub.upload_folder.return_value.commit_url = "https://huggingface.co/me/model/commit/1"
+    return hub
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    hub = client()
     monkeypatch.setattr(huggingface_hub, "HfApi", mock.Mock(return_value=hub))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     return hub

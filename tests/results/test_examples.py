@@ -60,7 +60,7 @@ def test_lengths_of_a_record():
     task = Task("t", "toy", "all", ({"role": "user", "content": "blue"},), answer="odd")
     generation = Generation(0, 0, task, SeedStatistics(), "blue", task, attempts=4, successes=1)
     generation.prompt_tokens, generation.response_tokens, generation.r_env = 1834, 50, 0.5
-    record = generation.record(0, Worded(), 0)
+    record = generation.record(0, Worded())
     (shown,) = generated(run_of(), [record])
     assert "prompt 1,834 tokens · responses 12.5 tokens on average" in shown["facts"]
     assert record["reference"] == shown["answer"] == "it is odd"
