@@ -154,7 +154,7 @@ class Game:
         yield f"reference: {_shown(self.benchmark.agent_answer(task))}"
         if not judged:
             return
-        p_hat = float(success_rate(sum(judged), len(judged)))
+        p_hat = success_rate(sum(judged), len(judged))
         yield (
             f"p̂ = {sum(judged)}/{len(judged)} = {p_hat:.2f}, "
             f"R_env = {float(curriculum_reward(p_hat, c.alpha, c.beta)):.2f}"

@@ -3,13 +3,12 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from bench.fuzz.promises import check_rejection, promise
 from bench.fuzz.targets import Target
 from genenv_jax.benchmarks import calls, judge
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.bfcl import ast_checker, java, javascript, source_calls
+from genenv_jax.benchmarks.bfcl import ast_checker, source_calls
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.tools import as_python, read_tool_calls, rewritten
@@ -73,10 +72,9 @@ def _family(_: None, texts: Sequence[str]) -> str:
     return "read"
 
 
-def _source(language: str, module: Any) -> Callable[[None, Sequence[str]], str]:
+def _source(language: str) -> Callable[[None, Sequence[str]], str]:
     """Calls in a language, and their values under every type that a function may declare."""
-    unsupported = getattr(module, "UNSUPPORTED_TYPES", ())
-    types = [name for name in module.TYPES if name not in unsupported]
+    types = ast_checker.CONVERTED_TYPES[language]
 
     def run(_: None, texts: Sequence[str]) -> str:
         (text,) = texts
@@ -110,8 +108,8 @@ def readers() -> Iterator[Target]:
     """All targets of this module."""
     for name, examples, run in (
         ("read calls", _CALLS, _family),
-        ("read java", _JAVA, _source("java", java)),
-        ("read javascript", _JAVASCRIPT, _source("javascript", javascript)),
+        ("read java", _JAVA, _source("java")),
+        ("read javascript", _JAVASCRIPT, _source("javascript")),
         ("read verdict", ("correct", "incorrect."), _verdict),
     ):
         yield Target(name, (None,), lambda _, e=examples: e, run)

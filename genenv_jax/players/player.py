@@ -165,9 +165,8 @@ class Player:
             x = x[rows][..., :width] if x.ndim == 3 else x[rows]
             return np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)])
 
-        return taken.batch(self.sampler.prompt_buckets, size), *(
-            None if x is None else part(x) for x in arrays
-        )
+        batch = taken.batch(self.sampler.prompt_buckets, size)
+        return batch, *(None if x is None else part(x) for x in arrays)
 
     def own_logprobs(self, rollouts: Rollouts, rows: np.ndarray) -> np.ndarray:
         """(N, g, c) log-probs under the current parameters; 0 outside the prompts `rows`."""

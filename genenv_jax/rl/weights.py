@@ -20,7 +20,7 @@ def coverage_weights(weights, skills: Sequence[Collection[Hashable]], coverage: 
     weights, as in count-based exploration (with 1/N as the bonus).
 
     Args:
-      weights: (N,), positive, with mean 1; N is at least 1.
+      weights: (N,), nonnegative, with mean 1; N is at least 1.
       skills: (N,) skills of each record, at least one and without duplicates.
       coverage: c, at least 0.
     Returns:

@@ -160,9 +160,10 @@ class RunSettings:
         for key in sorted(before.keys() | given.keys() if before else ()):
             group = key.split(".")[0]
             if key not in _FREE and group not in _FREE and before.get(key) != given.get(key):
+                now = f"now it is {given[key]!r}" if key in given else "now there is no such setting"
                 raise ValueError(
-                    f"{self._path} belongs to a run with config.{key} = {before.get(key)!r}, but now it is "
-                    f"{given.get(key)!r}: expected the same settings, or another --workdir"
+                    f"{self._path} belongs to a run with config.{key} = {before.get(key)!r}, but {now}: "
+                    "expected the same settings, or another --workdir"
                 )
 
     def add_tasks(self, digest: str) -> None:

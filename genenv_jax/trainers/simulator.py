@@ -110,14 +110,18 @@ class Regression(_Learning):
         arrays = start, initial, weights.astype(np.float32), own.astype(np.float32)
         simulator.load_for("update")
         means, furthest, capped, steps = EpochMeans(), 0.0, False, 0
-        passes = (order.permutation(used) for _ in range(c.update_epochs))
-        for rows in (rows for of in passes for rows in learner.minibatches(of, c.minibatch_size)):
+        minibatches = (
+            rows
+            for _ in range(c.update_epochs)
+            for rows in learner.minibatches(order.permutation(used), c.minibatch_size)
+        )
+        for rows in minibatches:
             batch = self._batch(generations, rows, *arrays)
             simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
             fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
             scale, kl = map(float, processes.fetch(fetched))
-            times = 3 + rwr.measurements(scale)
-            self._session.tokens += times * generations.take(rows).token_count
+            passes = 3 + rwr.measurements(scale)
+            self._session.tokens += passes * generations.take(rows).token_count
             means.update(metrics)
             capped |= scale < 1
             if scale == 0:  # KL cap reached: this epoch's update ends

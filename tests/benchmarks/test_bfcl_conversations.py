@@ -263,6 +263,21 @@ def test_unsound_generations_are_turned_away(benchmark, text, reason):
     assert _verdict(benchmark, text) == reason
 
 
+def test_the_order_of_independent_calls_must_be_told(benchmark):
+    """For classes whose results depend on the number of calls."""
+    asked = ({"role": "user", "content": "x"},)
+    task = _seed([["touch(file_name='x')"]], origin="generated", messages=asked)
+    plays = soundness._Plays(task)
+    (turn,) = plays.turns
+    assert plays.changes(turn, 0) and not plays.is_needed(turn, 0)
+    assert plays.instead(turn, [])[1] == multi_turn.EMPTY_TURN
+    assert plays.instead(turn, turn.calls) == (["None"], "")
+    # Making a folder that a later call needs has a fixed place.
+    task = _seed([["mkdir(dir_name='d')", "cd(folder='d')", "touch(file_name='x')"]])
+    plays = soundness._Plays(task)
+    assert plays.is_needed(plays.turns[0], 0) and not plays.is_needed(plays.turns[0], 2)
+
+
 def test_withheld_functions_are_the_simulators_too(executable, files):
     of = dict.fromkeys(("seed_categories", "eval_categories"), ("multi_turn_miss_func",))
     benchmark = _benchmark(data_dir=files, seed_fraction=0.5, **of)

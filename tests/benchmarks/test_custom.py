@@ -838,7 +838,7 @@ def test_a_class_that_cannot_be_had_is_named(module, name, message):
 
 def test_a_class_and_its_options(module):
     good = registry.make_benchmark("mine:Good", step=3, shots=1)
-    assert isinstance(good, base.Benchmark) and good.checker == "numeric"
+    assert isinstance(good, base.Benchmark) and good.checker == "numeric" and good.isolated
     assert registry.default_options("mine:Good")["step"] == 2
     unknown = "config.benchmark.stp is not an option of mine:Good; did you mean step"
     with pytest.raises(ValueError, match=unknown):

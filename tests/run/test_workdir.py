@@ -103,6 +103,9 @@ def test_every_process_takes_the_checkpoints_copy_of_damaged_settings(tmp_path, 
     monkeypatch.setattr(workdir, "newest_host", lambda directory: copy)
     with pytest.raises(ValueError, match=r"config\.seed = 2, but now it is 1"):
         RunSettings(tmp_path, {"seed": 1})
+    copy["parts"]["settings"]["gone"] = 3
+    with pytest.raises(ValueError, match=r"config\.gone = 3, but now there is no such setting: expected"):
+        RunSettings(tmp_path, {"seed": 2})
 
 
 def test_a_run_goes_on_with_its_own_tasks_only(tmp_path):

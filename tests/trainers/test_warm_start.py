@@ -265,3 +265,14 @@ def test_on_a_mesh_it_learns_the_same(cache, given):
     for ours, theirs in zip(losses(one)["losses"], losses(out)["losses"], strict=True):
         for name, value in ours.items():
             assert math.isclose(value, theirs[name], rel_tol=1e-3, abs_tol=1e-3), name
+
+
+@pytest.mark.slow
+def test_a_run_starts_from_it(cache, given, tmp_path):
+    """Both players begin as the warm start left the model."""
+    settings = SETTINGS | {"model.path": str(given)}
+    directory, _ = warm_start(cache, given)
+    experiment = run(cache, tmp_path / "run", epochs=1, **settings)
+    base = LanguageModel.load(directory).load_params()
+    equal = jax.tree.map(np.array_equal, base, experiment.agent.reference.params)
+    assert all(jax.tree.leaves(equal)) and lines(tmp_path / "run")[-1]["step"] == 1

@@ -29,7 +29,7 @@ TYPES: Mapping[str, Mapping[str, type]] = {
     "java": java.TYPES,
     "javascript": javascript.TYPES,
 }  # fmt: skip
-# Those that a new function may declare.
+# Those that `convert` has a rule for; a new function may declare only these.
 CONVERTED_TYPES: Mapping[str, Sequence[str]] = {
     language: [name for name in types if language != "java" or name not in java.UNSUPPORTED_TYPES]
     for language, types in TYPES.items()

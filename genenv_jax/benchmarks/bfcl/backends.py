@@ -94,7 +94,9 @@ class _Entries:
     values: Mapping[str, Any] | None
 
 
-def decode(text: str, most: int = MAX_CALLS, parameter_order: Order | None = None) -> list[Call] | Rejection:
+def decode(
+    text: str, max_calls: int = MAX_CALLS, parameter_order: Order | None = None
+) -> list[Call] | Rejection:
     """Reads an agent's answer like `default_decode_execute_prompting` and the official executor.
 
     As in the official code, a dictionary whose values are all dictionaries is read as a nested call, and an
@@ -104,8 +106,8 @@ def decode(text: str, most: int = MAX_CALLS, parameter_order: Order | None = Non
     calls = parse_calls(text, parameter_order=parameter_order)
     if isinstance(calls, Rejection):
         return calls
-    if len(calls) > most:
-        return Rejection(TOO_LONG, f"{len(calls)} calls, limit {most}")
+    if len(calls) > max_calls:
+        return Rejection(TOO_LONG, f"{len(calls)} calls, limit {max_calls}")
     try:
         return [Call(call.name, {k: _plan(v) for k, v in call.arguments.items()}) for call in as_calls(calls)]
     except ValueError as error:

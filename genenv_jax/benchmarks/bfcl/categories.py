@@ -18,7 +18,7 @@ MULTI_TURN = (
 AST = "ast"  # official rule: the AST checker
 CONVERSATION = "conversation"  # official rule: whole conversations, state and response
 TURN_STATE = "turn_state"  # one turn alone, executed: state and response
-STATIC_MATCH = "static_match"  # one turn alone, by the AST checker's `parallel` rule
+STATIC_MATCH = "static_match"  # one turn alone, calls compared in order, texts as they are
 
 # Option `multi_turn_rule` -> rule.
 MULTI_TURN_RULES = {

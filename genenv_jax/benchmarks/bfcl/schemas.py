@@ -344,7 +344,8 @@ def _chosen(option: Any, schema: Mapping[str, Any]) -> Any:
 def _chosen_dict(option: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {}
     for key, options in option.items():
-        if present := [entry for entry in options if entry != ""] if isinstance(options, list) else [options]:
+        present = [entry for entry in options if entry != ""] if isinstance(options, list) else [options]
+        if present:
             chosen[key] = present[0]
     return chosen
 

@@ -108,7 +108,7 @@ def _call_grounding(
     values = [v for v in values if not isinstance(v, str) or fold(v) not in known]
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
     found = judge(called, [values], request, f"{heard}\n{state}", known)
-    if isinstance(found, str) and isinstance(judge([], [], request, "", known), Rejection):
+    if not isinstance(found, Rejection) and isinstance(judge([], [], request, "", known), Rejection):
         return Rejection(base.NOT_ASKED, f"the request shares no word with {call.name} and its values")
     if found == base.GROUNDED and judge(called, [values], request, heard, known) != base.GROUNDED:
         return base.UNDECIDED  # found only in the state

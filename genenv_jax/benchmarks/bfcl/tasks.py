@@ -77,8 +77,8 @@ def _single_turns(files: Files, name: str, origin: str) -> Iterator[Task]:
         task_id = field(record, "id", str, where)
         question = field(record, "question", list, where)
         tools = tuple(tool(entry, where) for entry in field(record, "function", list, where))
-        if len(question) != 1:
-            raise ValueError(f"{where}: expected one turn, found {len(question)}")
+        if len(question) != 1 or not question[0]:
+            raise ValueError(f"{where}: expected one turn of messages, found {str(question)[:80]}")
         truth: list[Any] = []
         if checked:
             answer_at, truth = answer_of(answers, task_id, where)

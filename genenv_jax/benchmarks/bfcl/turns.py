@@ -46,7 +46,7 @@ _EXAMPLES = {"integer": 1, "float": 1.0, "boolean": True, "array": [], "tuple": 
 
 def text(task: Task) -> str:
     """The latest request."""
-    return task.messages[-1]["content"] if task.messages else ""
+    return task.messages[-1]["content"]
 
 
 def requests(task: Task) -> list[tuple[str, list[str]]]:
