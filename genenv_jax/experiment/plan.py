@@ -232,8 +232,9 @@ def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> N
         for key in given | stored:
             before, now = stored.get(key), given.get(key)
             if before != now:
+                now = f"now it is {now!r}" if key in given else "now there is no such setting"
                 raise ValueError(
-                    f"{workdir} holds a suite with {key} = {before!r}, but now it is {now!r}: "
+                    f"{workdir} holds a suite with {key} = {before!r}, but {now}: "
                     "expected the same settings, or another --workdir"
                 )
     elif store:

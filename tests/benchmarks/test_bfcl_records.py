@@ -95,8 +95,12 @@ NO_REQUIRED = {"name": "f", "parameters": {"properties": {}, "required": 1}}
         (SINGLE, {"id": "x"}, r":2: no possible_answer for x"),
         (SINGLE, {"question": "x"}, r":2: 'question' is missing or not a list"),
         (SINGLE, {"question": [["x"]]}, r":2: a turn of 'question' is not a list of messages"),
-        (SINGLE, {"question": [[], []]}, r":2: expected one turn of messages, found \[\[\], \[\]\]"),
-        (SINGLE, {"question": [[]]}, r":2: expected one turn of messages, found \[\[\]\]"),
+        (SINGLE, {"question": [[{"role": "user", "content": "Go."}], []]}, r":2: expected one turn, found 2"),
+        *(
+            (kind, {"question": question}, r":2: the first turn of 'question' has no request")
+            for kind in (SINGLE, MULTI)
+            for question in ([], [[]], [[{"role": "user", "content": " "}]])
+        ),
         (SINGLE, {"function": [{}]}, r":2: a function has no name"),
         (SINGLE, {"function": [{"name": "f"}]}, r":2: function f has no parameters.properties"),
         (SINGLE, {"function": [NO_REQUIRED]}, r":2: function f: 'required' is not a list"),

@@ -172,6 +172,15 @@ def test_an_edited_base_is_refused_by_its_setting(tmp_path):
         compare_or_store(make_plan(suite), tmp_path / "suite")
 
 
+def test_a_setting_that_is_gone_is_named(tmp_path):
+    compare_or_store(make_plan(fake_suite()), tmp_path)
+    stored = json.loads((tmp_path / "suite.json").read_text())
+    stored["configs"]["a"]["gone"] = 3
+    (tmp_path / "suite.json").write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match=r"config.gone of arm a = 3, but now there is no such setting"):
+        compare_or_store(make_plan(fake_suite()), tmp_path)
+
+
 def test_a_stored_suite_is_read_as_if_it_had_been_run_here(tmp_path):
     suite = fake_suite(overrides={"benchmark.seed_depths": (0.5, 0.5)}, b=arm(0.1), a=arm(0.3))
     suite.contrasts = (("b", "a"),)

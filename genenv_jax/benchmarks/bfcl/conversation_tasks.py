@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.base import Message, Rejection, Task
 from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import CLASSES, Scenario, scenario
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, TURN_STATE, specification
-from genenv_jax.benchmarks.bfcl.files import Files, answer_of, messages, tool
+from genenv_jax.benchmarks.bfcl.files import Files, answer_of, tool, turns_of
 from genenv_jax.benchmarks.bfcl.fitting import results_message
 from genenv_jax.benchmarks.bfcl.multi_turn import reference_results
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
@@ -33,20 +33,17 @@ def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
     answers = files.answers(category)
     for where, record in files.records(category):
         conversation = field(record, "id", str, where)
-        question = field(record, "question", list, where)
+        turns = turns_of(record, where)
         answer_at, calls = answer_of(answers, conversation, where)
         for turn in calls:
             if not isinstance(turn, list) or not all(isinstance(call, str) for call in turn):
                 raise ValueError(f"{answer_at}: expected a list of call strings")
         classes = field(record, "involved_classes", list, where)
         tools = _documented(files, classes, documents, where)
-        tools, added = _withheld(tools, record.get("missed_function", {}), len(question), where)
-        turns = []
-        for messages_of, announced in zip(question, added, strict=True):
-            turn = messages(messages_of, where)
+        tools, added = _withheld(tools, record.get("missed_function", {}), len(turns), where)
+        for index, announced in enumerate(added):
             if announced:  # it is the turn's request
-                turn += ({"role": "user", "content": prompts.announcement(announced)},)
-            turns.append(turn)
+                turns[index] += ({"role": "user", "content": prompts.announcement(announced)},)
         config = field(record, "initial_config", dict, where)
         padded = category == "multi_turn_long_context"
         written = ", ".join(call for turn in calls for call in turn)

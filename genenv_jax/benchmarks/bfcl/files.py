@@ -56,8 +56,15 @@ class Files:
         }
 
 
-def messages(turn: Any, where: str) -> tuple[Message, ...]:
-    """The messages of one turn of a question; a ValueError names `where`."""
+def turns_of(record: Any, where: str) -> list[tuple[Message, ...]]:
+    """The messages of each turn of a question; ValueError, naming `where`, also if the first asks nothing."""
+    turns = [_messages(turn, where) for turn in field(record, "question", list, where)]
+    if not turns or not any(message["content"].strip() for message in turns[0]):
+        raise ValueError(f"{where}: the first turn of 'question' has no request")
+    return turns
+
+
+def _messages(turn: Any, where: str) -> tuple[Message, ...]:
     well_formed = isinstance(turn, list) and all(
         isinstance(message, dict)
         and message.get("role") in _ROLES

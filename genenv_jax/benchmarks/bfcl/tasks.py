@@ -6,7 +6,7 @@ from typing import Any
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import categories, conversation_tasks
-from genenv_jax.benchmarks.bfcl.files import Files, answer_of, find_directory, messages, tool
+from genenv_jax.benchmarks.bfcl.files import Files, answer_of, find_directory, tool, turns_of
 from genenv_jax.benchmarks.records import field
 
 
@@ -75,10 +75,10 @@ def _single_turns(files: Files, name: str, origin: str) -> Iterator[Task]:
     answers = files.answers(name) if checked else {}
     for where, record in files.records(name):
         task_id = field(record, "id", str, where)
-        question = field(record, "question", list, where)
+        turns = turns_of(record, where)
         tools = tuple(tool(entry, where) for entry in field(record, "function", list, where))
-        if len(question) != 1 or not question[0]:
-            raise ValueError(f"{where}: expected one turn of messages, found {str(question)[:80]}")
+        if len(turns) != 1:
+            raise ValueError(f"{where}: expected one turn, found {len(turns)}")
         truth: list[Any] = []
         if checked:
             answer_at, truth = answer_of(answers, task_id, where)
@@ -87,7 +87,7 @@ def _single_turns(files: Files, name: str, origin: str) -> Iterator[Task]:
             id=task_id,
             benchmark="bfcl",
             category=name,
-            messages=messages(question[0], where),
+            messages=turns[0],
             tools=tools,
             answer=categories.specification(kind, language, categories.AST, truth),
             origin=origin,
