@@ -33,6 +33,7 @@ from genenv_jax.typing import Array, Params
 # Completions of a simulator's prompt.  Not `simulator.variations`, which some arms set: all start alike.
 VARIATIONS = 4
 _WIDTHS = (32, 128, 256, 512)  # of completions
+_TWINS = 16  # a token with as many near-copies of its row of the output matrix was never trained
 Shape = tuple[int, int, int]  # prompt width, completion width, number of completions
 
 
@@ -175,8 +176,8 @@ def fine_tune(
       frozen: the other parameters.
       order: shuffles each pass.
     Raises:
-      ValueError: nothing fits the limits, a loss is not finite, or the first validation after the start
-        shows a higher loss.
+      ValueError: nothing fits the limits, adapters would have to write special tokens that the model was
+        never trained on, a loss is not finite, or the first validation after the start shows a higher loss.
     """
     progress = Progress(0, silent=not processes.is_writer())
     examples, left_out = _examples(model, limits, demonstrations)
@@ -185,6 +186,8 @@ def fine_tune(
         raise ValueError(
             f"none of {len(demonstrations)} demonstrations fits config.limits: expected longer limits"
         )
+    if frozen:
+        _check_special_tokens(model, frozen, examples)
     shapes = _Shapes(limits)
     part = c.batch_size // c.micro_batches
 
@@ -264,6 +267,38 @@ def _check_finite(*losses: float) -> None:
     for loss in losses:
         if not math.isfinite(loss):
             raise ValueError(f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate")
+
+
+def _check_special_tokens(
+    model: LanguageModel, frozen: Params, examples: Mapping[str, Sequence[Example]]
+) -> None:
+    """Raises ValueError if completions have special tokens that the frozen model was never trained on.
+
+    Training without them leaves the same row of the output matrix to all such tokens, so no adapter can
+    prefer one.  In Qwen2.5-Coder-0.5B-Instruct `<tool_call>` has 2,400 near-copies, `<|im_end|>` none.
+    """
+    written = {i for of in examples.values() for e in of for answer in e.completions for i in answer}
+    ids = sorted(written & model.tokenizer.added_tokens_decoder.keys())
+    twins = processes.fetch(_twins(frozen, jnp.array(ids, int))) if ids else ()
+    untrained = [
+        str(model.tokenizer.added_tokens_decoder[i]) for i, n in zip(ids, twins, strict=True) if n >= _TWINS
+    ]
+    if untrained:
+        raise ValueError(
+            f"{model.path}: the demonstrations have {', '.join(untrained)}, which the model was never "
+            "trained on, so adapters cannot learn to write them; expected config.benchmark.tools_in = 'text' "
+            "or config.warm_start.roles = 'simulator', or config.lora.rank = 0"
+        )
+
+
+@jax.jit
+def _twins(params: Params, ids: Array) -> Array:
+    """The number of other rows of the output matrix within .05 of its norm from each row of `ids` (k,)."""
+    matrix = params["lm_head"]["kernel"].T if "lm_head" in params else params["embedding"]  # (v, d)
+    product = functools.partial(jnp.einsum, precision="highest", preferred_element_type=jnp.float32)
+    squares = product("vd,vd->v", matrix, matrix)
+    distances = squares[ids, None] + squares - 2 * product("kd,vd->kv", matrix[ids], matrix)
+    return jnp.sum(distances <= squares[ids, None] / 400, axis=1) - 1
 
 
 def _encode(model: LanguageModel, messages: Sequence[Message], completions: Sequence[Completion]) -> Example:

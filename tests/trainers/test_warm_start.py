@@ -9,6 +9,7 @@ import time
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from genenv_jax import play, supervised
 from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
@@ -17,6 +18,7 @@ from genenv_jax.experiment.arms import ARMS
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import build, learner
+from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.sampling.sampler import pad_rows
 from tests.commands import call
@@ -237,6 +239,30 @@ def test_without_a_validation_the_last_step_is_kept(cache, given):
 def test_what_cannot_work_is_said(cache, given, settings, message):
     with pytest.raises(ValueError, match=message):
         warm_start(cache, given, **settings)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_adapters_cannot_write_tokens_without_training(cache, given, tmp_path, tied):
+    """A special token that the given model shares its row of the output matrix with others is named."""
+    spoiled = shutil.copytree(given, tmp_path / "spoiled")
+    for name in (digests.NAME, "warm_start.json"):
+        (spoiled / name).unlink(missing_ok=True)
+    tensors = safetensors.numpy.load_file(spoiled / "model.safetensors")
+    row = LanguageModel.load(spoiled).eos_ids[0]
+    matrix = tensors["model.embed_tokens.weight"].copy()
+    others = [i for i in range(len(matrix)) if i != row]
+    matrix[others[:16]] = matrix[row] * 1.01
+    tensors["model.embed_tokens.weight" if tied else "lm_head.weight"] = matrix
+    safetensors.numpy.save_file(tensors, spoiled / "model.safetensors", {"format": "pt"})
+    config = json.loads((spoiled / "config.json").read_text())
+    (spoiled / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": tied}))
+    with pytest.raises(
+        ValueError, match=r"have <\|im_end\|>, which the model was never trained on.*tools_in"
+    ):
+        warm_start(cache, spoiled, **{"lora.rank": 2})
+    matrix[others[0]] = 1  # fifteen are left
+    safetensors.numpy.save_file(tensors, spoiled / "model.safetensors", {"format": "pt"})
+    assert losses(warm_start(cache, spoiled, **{"lora.rank": 2, "warm_start.steps": 2})[0])["losses"]
 
 
 def test_the_command(cache, given, tmp_path):
