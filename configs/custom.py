@@ -25,8 +25,9 @@ generated tasks per epoch.  `:small,cpu` has sizes for two cores; with these, AP
         --config.benchmark.name=units:Units
 
 needs no model: as in configs/quickstart.py, a small one is made and trained on your questions, then 30 epochs
-teach it more.  It is for some hundred short questions of a few wordings.  With docs/your_benchmark.md's Units
-it takes eight minutes of one core, and held-out accuracy rises from .81 to .94 (random seed 1: .27 to .88).
+teach it more.  It is for a few hundred short questions with few wordings.  With
+docs/your_benchmark.md's Units it takes eight minutes of one core, and held-out accuracy rises from .81 to .94
+(random seed 1: .27 to .88).
 
     genenv train --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl

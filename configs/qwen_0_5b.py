@@ -10,12 +10,13 @@ has (docs/memory.md, "Small models on one chip").
     genenv train --config=configs/qwen_0_5b.py:bfcl --arm=seeds --config.warm_start.steps=0 \\
         --workdir=runs/control
 
-is GRPO on the seeds alone, which takes held-out accuracy from .48 to .65-.75 in minutes on one H200
-(docs/results/qwen.md).  `:bfcl,cpu` has sizes for two cores and a simulator that keeps its seeds' functions:
+is GRPO on the seeds alone, which takes the Coder model's held-out accuracy from .48 to .65-.75 in minutes on
+one H200 (docs/results/qwen.md).  `:bfcl,cpu` has sizes for two cores and a simulator that keeps its seeds'
+functions:
 
     genenv train --config=configs/qwen_0_5b.py:bfcl,cpu --config.agent.base_share=0.0 --workdir=runs/alone
 
-trains only on that simulator's tasks: .48 to .67 in four epochs at commit ae93e89.  With the warm
+trains only on that simulator's tasks (Coder: .48 to .67 in four epochs at commit ae93e89).  With the warm
 start and two evaluations this took 100 minutes; an earlier run needed 7.7 GiB.
 """
 

@@ -5,8 +5,8 @@
 
 A warm start on seed tasks teaches it the output formats of both roles; then agent and simulator co-evolve.
 The benchmarks are `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`,
-`:travelplanner`, `:dial` and `:dial_turns`; the limits fit the lengths of their prompts and answers in the
-model's tokens.
+`:travelplanner`, `:dial`, `:dial_turns` and `:custom`; the limits fit the lengths of their prompts and
+answers in the model's tokens.
 
     genenv train --config=configs/smollm2.py:api_bank,cpu --workdir=runs/smollm2-cpu \\
         --config.model.path=/models/SmolLM2-135M-Instruct

@@ -161,7 +161,7 @@ def measure_all(config: Config, model, mesh, part, wanted: list[str], report=lam
     import aot_costs
     import aot_programs
 
-    sizes = aot_programs.tree_bytes(model, mesh, config.memory.moments)
+    sizes = aot_programs.tree_bytes(model, mesh, config.memory.moments, config.separate_start)
     work = aot_programs.player_work(config)
     programs = [
         program
@@ -286,7 +286,9 @@ def main() -> None:
                     "remat": model.remat,
                     "moments": config.memory.moments,
                     "offload": config.memory.offload,
-                    "trees": aot_programs.tree_bytes(model, mesh, config.memory.moments),
+                    "trees": aot_programs.tree_bytes(
+                        model, mesh, config.memory.moments, config.separate_start
+                    ),
                     "programs": [dataclasses.asdict(row) | {"total": row.total} for row in rows],
                     "fits": fits,
                 }

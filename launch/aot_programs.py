@@ -97,27 +97,34 @@ class Program:
     steps: int = 0
 
 
-def tree_bytes(config: TransformerConfig, mesh: Mesh, moments: str) -> dict[str, int]:
+def tree_bytes(
+    config: TransformerConfig, mesh: Mesh, moments: str, separate_start: bool = False
+) -> dict[str, int]:
     """Exact bytes per chip of the trees named by `loaded_trees`.
 
     config: of the players, with adapters under LoRA.  moments: dtype of the optimiser's moments.
+    separate_start: of the run; there is then also an "other reference".
     """
     trees = _Trees(config, mesh, moments)
     state = trees.state()
     parameters, moments_ = aot.shard_bytes(state.params), aot.shard_bytes(state.opt_state)
+    reference = aot.shard_bytes(trees.reference)
     return {
         "own parameters": parameters,
         "own moments": moments_,
         "other parameters": parameters,
         "other moments": moments_,
-        "reference": aot.shard_bytes(trees.reference),
+        "reference": reference,
+        **({"other reference": reference} if separate_start else {}),
     }
 
 
 def residents(program: Program, sizes: Mapping[str, int], offload: str, lora: bool) -> dict[str, int]:
     """Bytes per chip of the trees resident while a program runs, besides its arguments."""
-    names = loaded_trees(program.phase, offload, lora) - program.trees
-    return {name: sizes[name] for name in sorted(names)}
+    names = loaded_trees(program.phase, offload, lora)
+    if "reference" in names and "other reference" in sizes:
+        names |= {"other reference"}
+    return {name: sizes[name] for name in sorted(names - program.trees)}
 
 
 def programs(config: Config, model: TransformerConfig, mesh: Mesh) -> list[Program]:

@@ -8,7 +8,8 @@ metric is success on held-out tasks with more calls than any seed task.  `:quick
 seeds of three arms for two epochs.  The contrasts in the multiple-testing correction are fixed in advance.
 A run takes a minute on one core once the base model for its random seed is trained.  It ends after 10,000
 rollouts (`:growth`: 20,000), and runs are compared at a point that all of them have reached.  Tokens and
-rollouts are both primary: `--report_only --config.cost=rollouts` writes the report over rollouts.
+rollouts are both primary: the first command with `--report_only --config.cost=rollouts` writes the report
+over rollouts.
 """
 
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS

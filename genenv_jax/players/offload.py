@@ -1,6 +1,7 @@
 """Which weights are on the devices in which phase, and which are offloaded to host memory.
 
-A co-evolution holds five large trees: each player's parameters and moments, and the shared reference.
+A co-evolution holds five large trees: each player's parameters and moments, and the shared reference (two,
+if the simulator alone has a warm start).
 Each phase computes with:
 
     phase              parameters   moments   reference

@@ -40,6 +40,7 @@ def test_a_run_starts_one_process_a_task(cluster):
     assert shlex.split(call) == [
         *["--kill-on-bad-exit=0", "--wait=300", "--cpus-per-task=8"],
         *["python", "-m", "genenv_jax.main", "--distributed=auto"],
+        f"--config.model.make.cache_dir={cluster.workdir}/models",
         *["--config=configs/quickstart.py", f"--workdir={cluster.workdir}", "--config.a=two words"],
     ]
 
@@ -62,15 +63,18 @@ def test_the_time_limit_ends_the_run_and_queues_it_again(cluster):
 
 def test_after_a_node_has_failed_the_run_goes_on_though_its_lock_is_left(cluster):
     (cluster.control / "hang").touch()
+    warm_start = cluster.workdir / "models/.base.lock"
 
     def fail(process):
         os.killpg(process.pid, signal.SIGKILL)
         assert (cluster.workdir / "run.lock").exists()
+        warm_start.parent.mkdir()
+        warm_start.touch()
         return True
 
     done = submit(cluster, during=fail)
     assert done.returncode == 0, done.stderr
-    assert cluster.starts == 2 and epochs(cluster) == 2
+    assert cluster.starts == 2 and epochs(cluster) == 2 and not warm_start.exists()
 
 
 @pytest.mark.parametrize("again", [True, False])
