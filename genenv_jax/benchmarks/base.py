@@ -194,10 +194,10 @@ class Benchmark(abc.ABC):
         return ()
 
     def grounding(self, task: Task) -> Rejection | str | None:
-        """Whether the reference follows from the request, if `verify` does not prove it.  Total.
+        """Whether the reference follows from the request, if `verify` does not prove it.
 
         Returns GROUNDED, UNDECIDED, or a rejection (NOT_ASKED, GIVEN_AWAY); None: `verify` proves it.  The
-        check applies to generated tasks, not to data set tasks.
+        check applies to generated tasks, not to data set tasks.  A task for which it raises is rejected.
         """
         return None
 

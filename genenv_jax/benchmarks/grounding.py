@@ -62,8 +62,8 @@ def judge(
     """Whether reference calls follow from a request and are not written out in it.
 
     Args:
-      calls: (function, arguments) of each call.  A request writes a call out if it has `function(`, or in one
-        line the function and each `argument=value` or `argument: value`.
+      calls: (function, arguments) of each call.  A request writes a call out if it has `function(`, or the
+        function and each `argument=value`, `argument: value` or `<argument>value`.
       values: the values of each call that the request must contain; lists and mappings are flattened
         (`leaves`).  It must contain a number as often as a call has it; "sides of 5" is not enough for two.
       request: what the agent is asked, without calls that were made before.
@@ -75,10 +75,10 @@ def judge(
       GROUNDED, UNDECIDED, or a `Rejection`: GIVEN_AWAY, NOT_ASKED.
     """
     told = [fold(text) for text in readings(request)]
-    lines = [_squeezed(line) for text in told for line in text.split("\n")]
+    squeezed = list(map(_squeezed, told))
     for name, arguments in calls:
         called = any(f"{fold(name)}(" in text for text in told)
-        if called or any(_is_written(name, arguments, line) for line in lines):
+        if called or any(_is_written(name, arguments, text) for text in squeezed):
             return Rejection(GIVEN_AWAY, f"the request contains the call of {name[:60]}")
     of_calls = [[leaf for leaf in leaves(of) if _needed(leaf)] for of in values]
     sought = list(leaves(of_calls))
@@ -91,22 +91,23 @@ def judge(
         shown = f"{len(missing)} of {len(sought)} values are not in the request: {missing[0]!r}"
         return Rejection(NOT_ASKED, shown[:200])
     complete = _Said(f"{known}\n{context}") if known else said
+    placed = ([(type(value), said.place(value)) for value in of.values()] for _, of in calls)
     in_order = all(
-        said.place(one) <= said.place(other) or not said.place(other)
-        for _, arguments in calls
-        for one, other in itertools.combinations(arguments.values(), 2)
-        if type(one) is type(other)
+        one <= other or not other
+        for of in placed
+        for (kind, one), (others_kind, other) in itertools.combinations(of, 2)
+        if kind is others_kind
     )
     grounded = sought and in_order and all(map(complete.whole, sought))
     return GROUNDED if grounded else UNDECIDED
 
 
-def _is_written(name: str, arguments: Mapping[str, Any], line: str) -> bool:
-    """Whether a squeezed line has a function's name and each argument with its value."""
-    if not arguments or _squeezed(name) not in line:
+def _is_written(name: str, arguments: Mapping[str, Any], text: str) -> bool:
+    """Whether a squeezed text has a function's name and each argument with its value."""
+    if not arguments or _squeezed(name) not in text:
         return False
     pairs = [(fold(key), _squeezed(_text(value))) for key, value in arguments.items()]
-    return all(f"{key}={value}" in line or f"{key}:{value}" in line for key, value in pairs)
+    return all(any(f"{key}{sign}{value}" in text for sign in "=:>") for key, value in pairs)
 
 
 def _squeezed(text: str) -> str:

@@ -22,6 +22,7 @@ MAX_DEPTH = 64
 _MAX_OPERATORS = 256  # operators, dots and brackets on one path from the root of a syntax tree
 _MAX_JSON_DIGITS = 64
 _MAX_BITS = 1_000  # of a computed integer: about 10^300
+_MAX_WEIGHT = 4 * MAX_CHARS  # of all values of a text: repeats can make them much longer than the text
 
 # Control characters except tab, line feed and carriage return; surrogates, which are never text.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -232,9 +233,10 @@ def parse_calls(
 
     The official decoder gives arithmetic to `eval`.  This function computes arithmetic on numbers, and adds
     and repeats strings and lists, within bounds: integers up to a thousand bits (10^300), strings and lists
-    up to `MAX_CHARS`; beyond these the result is TOO_LONG.  Whatever else `eval` might accept gives
-    NOT_EVALUATED: calls, names, indices and conditions inside arithmetic, `%` formatting, sets and
-    dictionaries joined by `|`, byte strings.  Formatted strings give NOT_EVALUATED anywhere.
+    up to `MAX_CHARS`, all values together up to four times that; beyond these the result is TOO_LONG.
+    Whatever else `eval` might accept gives NOT_EVALUATED: calls, names, indices and conditions inside
+    arithmetic, `%` formatting, sets and dictionaries joined by `|`, byte strings.  Formatted strings give
+    NOT_EVALUATED anywhere.
 
     `parameter_order` has the order of parameters of each function, to bind positional arguments; None drops
     these, as the official decoder does.
@@ -254,7 +256,11 @@ def parse_calls(
             return Rejection(task.UNPARSABLE, "not a list of calls")
         if not all(isinstance(element, ast.Call) for element in tree.elts):
             return Rejection(task.UNPARSABLE, "an element is not a call")
-        return [_call(element, parameter_order) for element in tree.elts]
+        found, weight = [], 0
+        for element in tree.elts:
+            found.append(_call(element, parameter_order))
+            weight = _bounded(weight, found[-1])
+        return found
     except _NotComputedError as error:
         return Rejection(*error.args)
     except _ERRORS as error:
@@ -284,11 +290,13 @@ def _call(node: ast.Call, parameter_order: Order | None = None) -> dict[str, dic
         if len(node.args) > len(order):
             raise ValueError(f"too many positional arguments for {name}")
         arguments = {key: _value(value) for key, value in zip(order, node.args, strict=False)}
+    weight = _bounded(0, arguments)
     for keyword in node.keywords:
         key = "**" if keyword.arg is None else keyword.arg
         if parameter_order is not None and key in arguments:
             raise ValueError(f"repeated argument {key}")
         arguments[key] = _value(keyword.value)
+        weight = _bounded(weight, arguments[key])
     return {name: arguments}
 
 
@@ -371,8 +379,18 @@ def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
     return _BINARY[type(op)](left, right)
 
 
+def _bounded(weight: int, value: Any) -> int:
+    """The weight with that of a further value, which may not exceed the bound of a text."""
+    weight += _weight(value)
+    if weight > _MAX_WEIGHT:
+        raise _NotComputedError(task.TOO_LONG, "values out of bounds")
+    return weight
+
+
 def _weight(value: Any) -> int:
     """Size of a value when written out: repeated lists share memory only until they are serialised."""
     if isinstance(value, list | tuple):
         return 1 + sum(_weight(element) for element in value)
+    if isinstance(value, dict):
+        return 1 + sum(map(_weight, value.values()))
     return len(value) if isinstance(value, str) else 1

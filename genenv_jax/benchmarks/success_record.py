@@ -34,6 +34,7 @@ class SeedStatistics:
         return cls(10, round(10 * rate), ASKED)
 
 
+LONGEST = SeedStatistics(99_999, 99_999, ALIKE)  # no record takes more words or digits
 _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 
 

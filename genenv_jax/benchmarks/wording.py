@@ -28,14 +28,18 @@ _TO_TWENTY = (
 )
 _TENS = "thirty forty fifty sixty seventy eighty ninety".split()
 _NUMBERS = {word: str(n) for n, word in enumerate(_TO_TWENTY)} | {w: f"{n}0" for n, w in enumerate(_TENS, 3)}
+_TWO_WORDS = re.compile(rf"\b(twenty|{'|'.join(_TENS)})[- ]({'|'.join(_TO_TWENTY[1:10])})\b")
 
 
 def fold(text: str) -> str:
-    """A text in NFKC without case, accents and invisible characters; look-alikes become Latin letters."""
+    """A text in NFKC without case, accents and invisible characters.
+
+    Look-alikes become Latin letters, digits of any script ASCII.
+    """
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text).translate(_LOOK_ALIKES).casefold()
-    kept = (c for c in decomposed if unicodedata.category(c) not in _INVISIBLE)
+    kept = (str(unicodedata.digit(c, c)) for c in decomposed if unicodedata.category(c) not in _INVISIBLE)
     return unicodedata.normalize("NFKC", "".join(kept))
 
 
@@ -55,8 +59,12 @@ def letters(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The folded words and numbers of a text; `1,000.0` equals `1000`, and `two` equals `2`."""
-    return [_number(word) for word in _WORD.findall(fold(text))]
+    """The folded words and numbers of a text.
+
+    `1,000.0` equals `1000`, and `two` equals `2`, up to `ninety-nine`.
+    """
+    joined = _TWO_WORDS.sub(lambda two: _NUMBERS[two[1]][0] + _NUMBERS[two[2]], fold(text))
+    return [_number(word) for word in _WORD.findall(joined)]
 
 
 def _number(word: str) -> str:

@@ -203,8 +203,16 @@ def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:
     score = benchmark.score(task, benchmark.agent_answer(task))
     if not score.success or score.reward < 1.0:
         return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
-    grounding = benchmark.grounding(task)
-    return grounding if isinstance(grounding, Rejection) else None
+    found = grounding(benchmark, task)
+    return found if isinstance(found, Rejection) else None
+
+
+def grounding(benchmark: Benchmark, task: Task) -> Rejection | str | None:
+    """`Benchmark.grounding`, or a rejection if it fails, as it may on a task that `verify` refuses."""
+    try:
+        return benchmark.grounding(task)
+    except Exception as error:
+        return Rejection(base.NOT_ASKED, f"{type(error).__name__}: {error}"[:200])
 
 
 def _works(benchmark: Benchmark, task: Task) -> bool:

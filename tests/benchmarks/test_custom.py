@@ -75,6 +75,11 @@ def _graded(checker, reference, text):
         ("call", _f(a=1), "f(a='1')", 0),
         ("call", _f(a=True), "f(a=1)", 0),
         ("call", _f(a=2.0), "f(a=2)", 1),
+        ("call", _f(a=[52, 13.4]), "f(a=[52.0, 13.4])", 1),
+        ("call", _f(a=[13.4, 52.0]), json.dumps(_f(a=[13.4, 52])), 1),
+        ("call", _f(a=[52.0, 2.0]), "f(a=[52, 2])", 1),
+        ("call", _f(a=[52, 2]), "f(a=[52.0, 2])", 0),
+        ("call", _f(a=[52, 13.4]), "f(a=[52, '13.4'])", 0),
         ("call", _f(), "f()", 1),
         ("call", {"name": "a.f", "arguments": {"a": [1, 2]}}, "a.f(a=[1, 2])", 1),
         ("call", _f(a={"k": "v"}), "f(a={'k': 'v'})", 1),
@@ -254,7 +259,7 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* ending with the u
         (ASKED | {"checker": "call", "answer": 17 * [BOOKED["answer"]]}, "a list of 1 to 16 of these"),
         (ASKED | {"checker": "call", "answer": {"name": "f g", "arguments": {}}}, "graded 0.0: unparsable"),
         (ASKED | {"category": ""}, "category = '': expected a line of 1 to 200"),
-        (ASKED | {"id": 3}, "id = 3: expected a line"),
+        (ASKED | {"id": 3.5}, "id = 3.5: expected a line"),
         (ASKED | {"category": "a\nb"}, "expected a line"),
         (ASKED | {"checker": ["exact"]}, "checker .'exact'.: expected one of exact"),
         (BOOKED | {"tools": 3}, "tools: expected a list of at least one function; expected a list of {.name"),
@@ -280,6 +285,12 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* ending with the u
 def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
     with pytest.raises(ValueError, match=rf"a\.jsonl:3: .*{message}"):
         _of(tmp_path, ASKED, "", record).tasks("seed")
+
+
+def test_whole_numbers_may_be_names(tmp_path):
+    benchmark = _of(tmp_path, ASKED | {"id": 3, "category": 4})
+    (task,) = [*benchmark.tasks("seed"), *benchmark.tasks("eval")]
+    assert (task.id, task.category) == ("3", "4")
 
 
 @pytest.mark.parametrize(
@@ -396,7 +407,7 @@ def test_seeds_that_are_held_out_are_left_out(tmp_path, caplog):
     other = {"prompt": "Which one is the other?", "answer": "Tarn"}
     unseen = {"prompt": "Which one of them is it?", "answer": "Velm"}
     same = {"prompt": "WHICH one of them is it", "answer": "Velm"}
-    sums = [{"prompt": f"What is 7 {sign} 3?", "answer": "x"} for sign in "+-/"]
+    sums = [{"prompt": f"What is 7 {sign} 3?", "answer": "x"} for sign in "+-/×÷"]
     benchmark = registry.make_benchmark(
         "custom",
         train=_write(tmp_path / "train.jsonl", same, other, other, *sums),
@@ -404,7 +415,8 @@ def test_seeds_that_are_held_out_are_left_out(tmp_path, caplog):
     )
     kept = [benchmark.text(task) for task in benchmark.tasks("seed")]
     assert "custom: 2 seeds dropped: they ask held-out questions" in caplog.text
-    assert kept == [other["prompt"], sums[1]["prompt"], sums[2]["prompt"]]
+    assert "custom: 1 seeds dropped: they ask what other seeds ask" in caplog.text
+    assert kept == [other["prompt"], *(asked["prompt"] for asked in sums[1:])]
     made = Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
     written = json.dumps(unseen | {"prompt": "Now then, which one of them is it really?"})
     (seed, *_) = benchmark.tasks("seed")

@@ -30,6 +30,7 @@ def make(name, **options):
         ({"env": f"{HERE}:Drifting"}, "bad_answer: malformed task: .* expected the same as before"),
         ({"env": f"{HERE}:Several"}, "solution in info: .* expected lines"),
         ({"env": f"{HERE}:Listed"}, r"options in info: \[1\]: expected an object"),
+        ({"env": f"{HERE}:Infinite"}, r"reset\(seed=0\).*Out of range float values are not JSON compliant"),
         ({"env": f"{HERE}:Number"}, "the observation is not_text .* expected a text of at most"),
         ({"env": f"{HERE}:Old"}, r"reset returned .*: expected \(text, info\)"),
         ({"env": f"{HERE}:Broken"}, r"RuntimeError: no engine \(text_environments.py:\d+ in __init__"),

@@ -10,7 +10,7 @@ from genenv_jax.benchmarks.base import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDE
 from genenv_jax.benchmarks.bfcl import schemas
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.grounding import judge
-from genenv_jax.scoring.verification import PARSED, PROVEN, inspect
+from genenv_jax.scoring.verification import PARSED, PROVEN, grounding, inspect
 from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.metrics import generation_metrics
 from tests.benchmarks.bfcl_tasks import function, generation, seed_task
@@ -47,6 +47,9 @@ def _verdict(request, arguments, described=""):
         ("from John Smith", {"x": "john_smith"}, GROUNDED),
         ("two hundred or 200", {"x": ["200", 200]}, GROUNDED),
         ("for ann@example.com", {"x": {"to": ["ann@example.com"]}}, GROUNDED),
+        ("❶ Do something useful ٣a.", {"city": "Rome"}, NOT_ASKED),
+        ("Rome में ३७ दिन", {"city": "Rome", "days": 37}, GROUNDED),
+        ("Twenty-four tables, not forty two.", {"x": 24, "y": 42}, GROUNDED),
         ("Do something useful.", {"city": "Rome"}, NOT_ASKED),
         ("Do something useful.", {"city": "Rome", "days": 2, "unit": "celsius"}, NOT_ASKED),
         ("Flip a coin for me.", {"side": "heads"}, NOT_ASKED),
@@ -78,6 +81,8 @@ def _verdict(request, arguments, described=""):
         ("Use weather.get with days = 2 and city: 'Rome'", _ROME, GIVEN_AWAY),
         ('It is {"name": "weather.get", "arguments": {"city": "Rome", "days": 2}}.', _ROME, GIVEN_AWAY),
         ("Answer: w\u0435ather.get(", _ROME, GIVEN_AWAY),
+        ('{\n "name": "weather.get",\n "arguments": {\n"city": "Rome",\n"days": 2}}', _ROME, GIVEN_AWAY),
+        ("<function=weather.get>\n<parameter=city>\nRome\n<parameter=days>\n2", _ROME, GIVEN_AWAY),
     ],
 )
 def test_values_that_a_request_says_or_not(request_text, arguments, verdict):
@@ -133,6 +138,7 @@ def test_where_no_value_is_needed_the_function_must_be_spoken_of():
 
 def test_long_texts_cost_little(bounded):
     _verdict("weather.get " * 1_000 + "\n" * 4_000, {f"a{i}": "x y " * 50 for i in range(64)})
+    _verdict("adds ab", {f"a{i}": ["ab"] * 1_000 for i in range(60)})
     judge([("f", {"a": "1"})] * 300, ["z" * 10_000] * 300, "\u0435 a=1\n" * 2_000, "", "")
 
 
@@ -218,12 +224,12 @@ def test_undecided_tasks_are_counted():
 
 
 @pytest.mark.parametrize("name", ["api_bank", "bfcl"])
-def test_a_malformed_task_is_undecided(name, tmp_path):
+def test_a_task_that_is_malformed_is_not_asked(name, tmp_path):
     benchmark = registry.make_benchmark(name, data_dir=str(WRITERS[name](tmp_path)))
     seed = benchmark.tasks("seed")[0]
     for answer in (None, {}, [], {"kind": "call"}, {"ground_truth": 3, "rule": "ast"}):
         broken = dataclasses.replace(seed, answer=answer)
-        assert benchmark.grounding(broken) == UNDECIDED
+        assert grounding(benchmark, broken).reason == NOT_ASKED
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,14 @@ def test_hostile_text_is_rejected_for_its_reason(name, parser, reason):
     assert isinstance(result, Rejection) and result.reason == reason
 
 
+@pytest.mark.parametrize("text", ["f(a=[7] * 8191)", "f(a={'b': [7] * 4096, 'c': [7] * 4096})"])
+def test_repeats_are_bounded_together(text):
+    """In one call or in several, nested or not."""
+    nine = ", ".join([text] * 9)
+    assert not isinstance(parse_calls(text), Rejection)
+    assert parse_calls(nine).reason == parse_calls(f"f(a=[{nine}])").reason == base.TOO_LONG
+
+
 def test_what_is_text_and_how_long():
     """Strings, including the replacement character; length is in characters."""
     assert check_text(b"f()").reason == check_text(None).reason == base.NOT_TEXT

@@ -63,6 +63,18 @@ def test_wishes(text, fields):
         ("from Denver to Reno ", "", "org"),
         ("A trip", "A trip for 90 people", "people_number"),
         ("A trip", "A trip with pets and for smoking", "house rule"),
+        ("A trip", "A trip for a group of 3 people, that is for 7 people,", "people_number"),
+        *(
+            ("A trip", f"A trip, {unwished}, ", "local_constraint")
+            for unwished in (
+                "we do not want any Chinese food",
+                "avoid Italian and Mexican restaurants",
+                "without our pets",
+                "smoking must be forbidden",
+                "we never want a private room",
+                "in a non-smoking room",
+            )
+        ),
     ],
 )
 def test_what_is_missing_or_ambiguous_is_named(old, new, reason):

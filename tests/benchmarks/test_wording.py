@@ -31,6 +31,8 @@ def test_other_words_are_not():
         ("Two dogs, 3.50 cats!", ["2", "dogs", "3.5", "cats"]),
         ("1,000.0 and 1000", ["1000", "and", "1000"]),
         ("1,2", ["1", "2"]),
+        ("Twenty-four, sixty one or ninety", ["24", "61", "or", "90"]),
+        ("٣a ❶ १२", ["3", "a", "1", "12"]),
         ("-3.25kg", ["3.25", "kg"]),
         ("don't add_all", ["don", "t", "add", "all"]),
         ("東京 weather", ["東", "京", "weather"]),

@@ -66,6 +66,12 @@ class Listed(Doors):
         return observation, info | {"options": [1]}
 
 
+class Infinite(Doors):
+    def reset(self, **of):
+        observation, info = super().reset(**of)
+        return observation, info | {"options": {"limit": float("inf")}}
+
+
 class Number(Doors):
     def reset(self, **of):
         return 3, {}

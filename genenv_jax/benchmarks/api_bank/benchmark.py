@@ -15,7 +15,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank import calls, prompts, scoring, tasks
 from genenv_jax.benchmarks.api_bank import generation as generations
 from genenv_jax.benchmarks.api_bank.reward import score_call
@@ -157,10 +156,7 @@ class APIBank(Published, ToolBenchmark):
         return 1.0 + prompts.dialogue(task).count(CALL_PREFIX)
 
     def grounding(self, task: Task) -> Rejection | str:
-        try:
-            return generations.grounding(task)
-        except base.MALFORMED:
-            return base.UNDECIDED
+        return generations.grounding(task)
 
     def verdict(self, task: Task, answer: str) -> Score:
         if task.answer["kind"] == CALL:

@@ -249,10 +249,7 @@ class BFCL(Published, ToolBenchmark):
         return [name for _, names in self.requests(task) for name in names]
 
     def grounding(self, task: Task) -> Rejection | str:
-        try:
-            return self._of(task).grounding(task)
-        except base.MALFORMED:
-            return base.UNDECIDED
+        return self._of(task).grounding(task)
 
     def verdict(self, task: Task, answer: str) -> Score:
         """`turns.score`; `score_transcript` for a conversation in the form of the official result files."""

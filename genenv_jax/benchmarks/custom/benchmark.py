@@ -36,7 +36,7 @@ from genenv_jax.system.keys import as_line
 
 _MAX_ANSWER = 8_192  # characters of an agent's answer that are read
 # The characters that distinguish tasks: letters, digits and arithmetic signs.
-_TELLING = re.compile(r"[^\W_]+|[+*/^=<>%]|(?<=[0-9])\.(?=[0-9])|-(?=\s*[0-9(])")
+_TELLING = re.compile(r"[^\W_]+|[+*/^=<>%×÷−±·√≤≥∪∩$€£]|(?<=[0-9])\.(?=[0-9])|-(?=\s*[0-9(])")
 _DIGITS = re.compile(r"[0-9]+")
 
 
@@ -123,6 +123,8 @@ class Custom(ToolBenchmark):
             if task.id in ids:
                 raise ValueError(f"{self.name}: id {task.id!r} is used by a seed and by a held-out task")
             seeds.setdefault(self.canonical(task), task)
+        if repeated := len(made) - len(seeds):
+            logging.warning("%s: %d seeds dropped: they ask what other seeds ask", self.name, repeated)
         if dropped := sum(self.canonical(task) in asked for task in made):
             logging.warning("%s: %d seeds dropped: they ask held-out questions", self.name, dropped)
         return [task for key, task in seeds.items() if key not in asked]

@@ -16,6 +16,7 @@ from genenv_jax.benchmarks.task import Tools
 from genenv_jax.benchmarks.tools import described, python_call
 
 _MAX_CALLS = 16
+_EXACT = 2**53  # a float holds every whole number up to this
 _TYPES = {
     str: "string", bool: "boolean", int: "integer", float: "float", list: "array", dict: "dict"
 }  # fmt: skip
@@ -32,7 +33,8 @@ def read_reference(value: Any) -> list[Call]:
     found = list(map(_from_json, entries)) if 0 < len(entries) <= _MAX_CALLS else [None]
     if None in found:
         raise ValueError(_EXPECTED)
-    truth = ground_truth_of(found, _tools(found), "python", False)
+    tools = _tools(found)
+    truth = ground_truth_of(_with_decimals(found, tools), tools, "python", False)
     if isinstance(truth, Rejection):
         raise ValueError(f"{_EXPECTED}; {truth.detail}")
     return found
@@ -99,8 +101,25 @@ def write(reference: Calls) -> str:
 def agree(reference: Calls, text: str, tools: Tools = ()) -> bool:
     """Whether a text consists of the reference's calls, in any order."""
     found, tools = read_calls(text), _tools(reference, tools)
-    truth = ground_truth_of(reference, tools, "python", False)
-    return not isinstance(found, Rejection) and not check(tools, found, truth, "parallel")
+    if isinstance(found, Rejection):
+        return False
+    reference, found = _with_decimals(reference, tools), _with_decimals(found, tools)
+    return not check(tools, found, ground_truth_of(reference, tools, "python", False), "parallel")
+
+
+def _with_decimals(made: Calls, tools: Tools) -> list[Call]:
+    """Calls in which whole numbers in lists of floats are floats: JSON does not tell 52 from 52.0."""
+    schemas = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
+
+    def converted(value: Any, schema: Mapping[str, Any]) -> Any:
+        if not isinstance(value, list) or schema.get("items", {}).get("type") != "float":
+            return value
+        return [float(x) if type(x) is int and abs(x) <= _EXACT else x for x in value]
+
+    return [
+        {name: {key: converted(of[key], schemas.get(name, {}).get(key, {})) for key in of}}
+        for name, of in pairs(made)
+    ]
 
 
 def _of_bfcl(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,5 +157,7 @@ def _tools(reference: Calls, tools: Tools = ()) -> list[dict[str, Any]]:
 def _schema(value: Any) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": _TYPES.get(type(value), "any")}
     if isinstance(value, list):
-        schema["items"] = {"type": _TYPES.get(type(value[0]), "any") if value else "any"}
+        kinds = set(map(type, value))
+        kind = float if kinds == {int, float} else type(value[0]) if value else None
+        schema["items"] = {"type": _TYPES.get(kind, "any")}
     return schema

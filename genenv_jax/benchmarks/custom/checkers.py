@@ -21,7 +21,6 @@ from genenv_jax.benchmarks.calls import read_calls
 from genenv_jax.benchmarks.custom import calls, numerals
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.task import Tools
-from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import readings, words
 
 EXACT, F1, NUMERIC, LAST, CALL = "exact", "f1", "numeric", "last_number", "call"
@@ -125,9 +124,6 @@ def succeeds(checker: str, reward: float) -> bool:
 
 def extract(text: str) -> str:
     """The answer in a text, stripped; see the module's docstring."""
-    text = after_thoughts(text)
-    if isinstance(text, Rejection):
-        return ""
     if "<answer>" in text:
         return scoring.extract(text)
     begin = text.rfind(_BOXED)

@@ -113,7 +113,7 @@ class TextEnvironment(Benchmark):
         environment, observation, info = self.open(arguments)
         _close(environment)
         if "options" in info:
-            options = json.loads(json.dumps(info["options"]))
+            options = json.loads(json.dumps(info["options"], allow_nan=False))
             if not isinstance(options, dict):
                 raise TypeError(f"options in info: {options!r:.80}: expected an object")
             arguments = {"options": options}

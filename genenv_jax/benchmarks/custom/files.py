@@ -287,13 +287,18 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
     return Question(
         prompt=prompt,
         answer=answer,
-        id=record.get("id", name),
-        category=record.get("category", record.get("data_source", "all")),
+        id=_name(record.get("id", name)),
+        category=_name(record.get("category", record.get("data_source", "all"))),
         checker=checker,
         context=context,
         tools=_tools(record.get("tools") or (), where),
         where=where,
     )
+
+
+def _name(value: Any) -> Any:
+    """A whole number as text; any other value as it is, to be checked later."""
+    return str(value) if type(value) is int else value
 
 
 def _of_text(text: str) -> Any:
