@@ -21,6 +21,7 @@ from typing import TextIO
 from absl import flags
 
 from genenv_jax import cli
+from genenv_jax.system.keys import visible
 
 
 def main() -> None:
@@ -73,7 +74,7 @@ def main() -> None:
 def show(lines: Mapping[str, str], stream: TextIO) -> None:
     """Prints titles and texts."""
     for title, text in lines.items():
-        print(f"{title:12}{text}", file=stream)
+        print(f"{title:12}{visible(text)}", file=stream)
 
 
 if __name__ == "__main__":

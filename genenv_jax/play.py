@@ -91,7 +91,7 @@ class Game:
         elif command.split()[:1] == ["/ask"]:
             yield from self._ask(command.removeprefix("/ask").strip())
         elif command.startswith("/"):
-            yield f"{command.split()[0]} is not a command; /help lists them"
+            yield f"{_shown(command.split()[0])} is not a command; /help lists them"
         elif command:
             reason = yield from self._judge(line, True)
             if reason in _FORM:
@@ -179,14 +179,19 @@ def load(
     config: Config, benchmark: Benchmark, path: str, role: str = "agent"
 ) -> tuple[build.ModelOnMesh, Params]:
     """The model in the directory `path`, or the role's own of the configuration if `path` is ""."""
-    if path:
-        given = ConfigDict(config.to_dict())
-        use_model(given, path)
-        config = validate(given)
+    config = _with_model(config, path)
     mesh = build.open_mesh(config)
     host = build.open_model(config, base_model(config, benchmark, mesh, role), mesh)
     with host.activate():
         return host, decoding.cast(host.load_params(config.model.dtype), host.model.config)
+
+
+def _with_model(config: Config, path: str) -> Config:
+    if not path:
+        return config
+    given = ConfigDict(config.to_dict())
+    use_model(given, path)
+    return validate(given)
 
 
 def policies(
@@ -211,7 +216,7 @@ def play(config: Config, agent: str, simulator: str, ask: Callable[[str], str], 
 
     Raises ValueError or FileNotFoundError if something is missing or invalid.
     """
-    benchmark = build.make_benchmark(config)
+    benchmark = build.make_benchmark(_with_model(config, agent))
     config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
     host, first, second = policies(config, benchmark, agent, simulator)
     held_out, seeds = benchmark.tasks("eval"), benchmark.tasks("seed")

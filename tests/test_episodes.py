@@ -9,12 +9,13 @@ import pytest
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
 from genenv_jax.models.scoring import score_completions
+from genenv_jax.players.lengths import LimitsConfig, check_prompts
 from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.trainers.agent import _Groups
 from tests.runs import EPISODES, lines, run
-from tests.toy import TURNS, Talking
+from tests.toy import TURNS, Drawing, Talking
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +171,8 @@ def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
 def test_settings_are_checked(cache, tmp_path):
     with pytest.raises(ValueError, match=r"config.limits.agent_episode = 0: expected at least"):
         run(cache, tmp_path, **EPISODES | {"limits.agent_episode": 0})
+    with pytest.raises(ValueError, match=r"limits.agent_episode = 72: expected 0, since .* single answers"):
+        check_prompts(LimitsConfig(agent_episode=72), None, Drawing(), [], [])
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@ import pytest
 
 from genenv_jax.config import validate
 from genenv_jax.play import play, read
+from genenv_jax.players import build
+from genenv_jax.supervised import base_model
 from tests.commands import QUICK, call
 from tests.runs import toy_config
 
@@ -18,8 +20,8 @@ def typing(lines):
     return ask
 
 
-def session(cache, *typed):
-    """What is shown before the lines and for each."""
+def session(cache, *typed, players=("", "")):
+    """What is shown before the lines and for each.  players: directories of the agent and the simulator."""
     shown, line = [[]], typing(typed)
 
     def ask(prompt):
@@ -27,7 +29,7 @@ def session(cache, *typed):
         shown.append([])
         return text
 
-    play(validate(toy_config(cache)), "", "", ask, lambda text: shown[-1].append(text))
+    play(validate(toy_config(cache)), *players, ask, lambda text: shown[-1].append(text))
     return ["\n".join(of) for of in shown]
 
 
@@ -38,7 +40,7 @@ def test_a_session(cache):
     assert "/write" in first and "as the simulator should write a task" in first
     _, task, written, seed, *typed = session(
         cache, "/task", "/write", "/seed", *(example, ""), *("\x1b[2J nonsense", ""), *("7 long.", ""),
-        *("/dance", ""), "/ask draw it at once", *("/ask", "draw it", "at once", ""), *("/ask", ""),
+        *("/dance\x1b[2J", ""), "/ask draw it at once", *("/ask", "draw it", "at once", ""), *("/ask", ""),
         *("exit", "x"),
     )  # fmt: skip
     assert task.startswith("the agent is asked:") and "reference: " in task
@@ -58,13 +60,24 @@ def test_a_session(cache):
         answers = [line.split(" × ")[0] for line in shown.splitlines() if " × " in line]
         assert sum(map(int, answers)) == 4 and "reward" not in shown
     assert nothing == "the request is empty; expected /ask and a request"
-    assert dance == "/dance is not a command; /help lists them" and empty == quitted == ""
+    assert dance == "/dance\\u001b[2J is not a command; /help lists them" and empty == quitted == ""
 
 
 def test_a_task_that_the_agent_cannot_read_is_rejected_and_the_session_goes_on(cache):
     *_, long, task = session(cache, "red green " * 60 + "okay", "", "/task")
     assert long.startswith("rejected: too_long") and "prompt tokens, limit 128" in long
     assert "p̂ = " in task
+
+
+def test_prompts_are_in_the_form_of_the_models_that_play(cache, monkeypatch):
+    """Those that are named, not the configuration's, which need not be there."""
+    own = build.make_benchmark
+    opened = []
+    monkeypatch.setattr(build, "make_benchmark", lambda c: opened.append(c.model.path) or own(c))
+    config = validate(toy_config(cache))
+    directory = str(base_model(config, own(config), build.open_mesh(config)))
+    assert "p̂ = " in session(cache, "/task", players=(directory, directory))[1]
+    assert opened == [directory]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.difficulties import AskedDifficulties
 from genenv_jax.tasks.metrics import generation_metrics
-from genenv_jax.tasks.simulated import write_tasks
+from genenv_jax.tasks.simulated import asked_rates, write_tasks
 
 
 def evaluate_simulator(
@@ -41,8 +41,12 @@ def evaluate_simulator(
     verifier = Verifier(
         benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"), config.verification, fits
     )
-    difficulties = AskedDifficulties(benchmark, config.curriculum, config.simulator)
     draws = rng(config.seed, Stream.ASKED, 0)
+    if config.simulator.asks:
+        asked = asked_rates(config.curriculum.alpha, len(seeds), config.simulator.random_rates, draws)
+    else:
+        difficulties = AskedDifficulties(benchmark, config.curriculum, config.simulator)
+        asked = [difficulties.of(seed, draws) or SeedStatistics() for seed in seeds]
     total = len(seeds) * chat_model.samples
     with (
         Scorer(benchmark, chat_model.text, config.scoring) as scorer,
@@ -51,7 +55,7 @@ def evaluate_simulator(
         batch = write_tasks(
             benchmark,
             seeds,
-            [difficulties.of(seed, draws) or SeedStatistics() for seed in seeds],
+            asked,
             chat_model.answer,
             scorer,
             verifier,

@@ -32,14 +32,22 @@ _PLAIN = {
 }
 
 
-def _key(path: tuple[str, ...], layer: int) -> str:
+def _key(path: tuple[str, ...], layer: int, multimodal: bool = False) -> str:
     """PEFT's name of our parameter ("layers", "attention", "q", "lora_a") in one layer."""
     kernel = LAYOUTS["/".join((*path[:-1], "kernel"))].key.format(layer)
+    if multimodal:
+        kernel = kernel.replace("model.", "model.language_model.", 1)
     return f"base_model.model.{kernel.removesuffix('weight')}lora_{path[-1][-1].upper()}.weight"
 
 
 def save_adapter(
-    path: str | os.PathLike, adapters: Params, lora: LoraConfig, *, base_model: str, notes: Mapping[str, str]
+    path: str | os.PathLike,
+    adapters: Params,
+    lora: LoraConfig,
+    *,
+    base_model: str,
+    notes: Mapping[str, str],
+    multimodal: bool = False,
 ) -> pathlib.Path:
     """Writes adapters as a directory that `peft.PeftModel.from_pretrained` loads.
 
@@ -51,6 +59,7 @@ def save_adapter(
       lora: their rank, scale and targets.
       base_model: directory or hub id of the base, recorded for information.
       notes: more texts to write, by file name.
+      multimodal: whether the base has a vision tower beside the language model that the adapters change.
     Raises:
       FileExistsError: `path` holds something else.
       ValueError: an adapter holds NaN or infinity.
@@ -64,7 +73,10 @@ def save_adapter(
         for layer, x in enumerate(stacked):
             # Ours are (in…, r) and (r, out…); PEFT's are matrices (r, in) and (out, r).
             x = x.reshape(-1, lora.rank) if name[-1] == "lora_a" else x.reshape(lora.rank, -1)
-            tensors[_key(name, layer)] = np.ascontiguousarray(x.T)
+            tensors[_key(name, layer, multimodal)] = np.ascontiguousarray(x.T)
+    targets: str | list[str] = list(lora.targets)
+    if multimodal:  # a regular expression, since the tower's projections have the same names
+        targets = rf".*language_model.*\.({'|'.join(targets)})"
     described = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -72,7 +84,7 @@ def save_adapter(
         "r": lora.rank,
         "lora_alpha": lora.alpha,
         "lora_dropout": 0.0,
-        "target_modules": list(lora.targets),
+        "target_modules": targets,
         "inference_mode": True,
     } | _PLAIN
     if processes.is_writer():

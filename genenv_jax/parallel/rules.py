@@ -196,6 +196,8 @@ def _as_used(x: Array, dtype: str) -> Array:
 
 
 def _used_dtype(path: tuple[str, ...], config: TransformerConfig) -> str:
+    if path[-1] == "scale" and config.norm_offset:
+        return "float32"  # `RMSNorm` adds 1 to it in float32
     if path[-1] != "kernel":
         return config.dtype
     in_loop = path[0] == "layers" and not config.unroll_layers

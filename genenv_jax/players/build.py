@@ -257,10 +257,13 @@ def _load(config: Config, host: ModelOnMesh, roles: Sequence[str]) -> tuple[Refe
         params = {role: make_adapters(adapted, config.seed, numbers[role]) for role in roles}
         return Reference(kept, host.model.config), params
     loaded = host.load_params()
-    # Kept in the compute dtype: casting now or at use gives the same results.
+    # Kept in the compute dtype: casting now or at use gives the same results, except for Gemma's norms.
     if host.weights:
-        kept = jax.tree.map(lambda x: x.astype(dtype), loaded)
-        params = {role: jax.tree.map(jnp.copy, loaded) for role in roles}
+        # The last role takes the loaded arrays, which its updates donate: the reference needs its own.
+        kept = jax.tree.map(lambda x: jnp.copy(x) if roles and x.dtype == dtype else x.astype(dtype), loaded)
+        params = {role: jax.tree.map(jnp.copy, loaded) for role in roles[:-1]} | dict.fromkeys(
+            roles[-1:], loaded
+        )
     else:
         kept, params = host.load_params(dtype.name), dict.fromkeys(roles, loaded)
     return Reference(kept, host.model.config), params

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import TOO_LONG, Benchmark, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import TOO_LONG, Benchmark, Rejection, Task
+from genenv_jax.benchmarks.success_record import LONGEST
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.settings import Settings, within
 
@@ -87,10 +88,15 @@ def check_prompts(
             )
         if model.why_not_continuable:
             raise ValueError(f"{model.why_not_continuable}; expected a template that only appends")
+    elif limits.agent_episode:
+        raise ValueError(
+            f"config.limits.agent_episode = {limits.agent_episode}: expected 0, since this benchmark's tasks "
+            "are single answers"
+        )
     answered = [task for task in eval_tasks if not benchmark.is_interactive(task)]
 
     def simulator_messages(seed: Task):
-        return benchmark.simulator_messages(seed, SeedStatistics(100, 100))
+        return benchmark.simulator_messages(seed, LONGEST)
 
     for player, tasks, messages in (
         ("agent", [*seeds, *answered], benchmark.agent_messages),
@@ -98,9 +104,10 @@ def check_prompts(
     ):
         prompt, *answers = limits.of(player)
         response = max(answers)
+        name = "response" if response == answers[0] else "episode"
         if prompt + response > model.config.max_positions:
             raise ValueError(
-                f"config.limits.{player}_prompt + {player}_response = {prompt + response}: expected at "
+                f"config.limits.{player}_prompt + {player}_{name} = {prompt + response}: expected at "
                 f"most the model's max_position_embeddings = {model.config.max_positions}"
             )
         for task in tasks:

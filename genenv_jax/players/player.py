@@ -243,5 +243,6 @@ class Player:
                 adapter,
                 base_model=base_model or str(self.model.path),
                 notes={CARD: adapter_card} if adapter_card else {},
+                multimodal=self.model.hf_config.get("model_type") == "gemma3",
             )
         self.model.save(directory, params, lora=adapter, notes={CARD: card} if card else {})

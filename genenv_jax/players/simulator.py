@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, Message, Task
+from genenv_jax.benchmarks.success_record import LONGEST
 from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig
 from genenv_jax.sampling.sampler import Completion, OnCompletion, Rollouts, ignore
@@ -22,9 +23,10 @@ class SimulatorConfig(PlayerConfig):
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
       variations: generations per seed and epoch (n).
-      temperature: sampling temperature; at 1, small models write nonsense.  Log-probs are those at 1.
+      temperature: sampling temperature; small models write nonsense at 1.  Updates use log-probs at 1.
       rwr_temperature: λ in exp(λ R_env).
-      success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2) or over each "task".
+      success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2; only with method "rwr") or
+        over each "task".
       method: "rwr", the paper's; "grpo": policy gradient; the advantage is R_env minus the seed's mean;
         "hindsight": trains on every attempted task under a prompt that asks for its actual success rate; new
         prompts ask for a rate that should yield α (`trainers.simulator.Hindsight`).
@@ -33,8 +35,8 @@ class SimulatorConfig(PlayerConfig):
       coverage: exponent c in w / share^c, with the share of records that need the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
-      kl_cap: maximum KL of an update, in nats per token, over the current simulator's own texts (an estimate
-        over likelier texts if the temperature is below 1); 0: no cap.
+      kl_cap: maximum KL of an update of "rwr", in nats per token, over the current simulator's own texts
+        (below temperature 1 it is an estimate, over likelier texts); 0: no cap.
         .01 is 1 to 2 nats per task; the paper gives no value.
     """
 
@@ -105,7 +107,7 @@ class Simulator(Player):
 
     def has_room(self, benchmark: Benchmark, task: Task) -> bool:
         """Whether the prompt that asks to vary `task` is short enough."""
-        messages = benchmark.simulator_messages(task, SeedStatistics(100, 100))
+        messages = benchmark.simulator_messages(task, LONGEST)
         return len(self.model.encode_messages(messages)) <= self.sampler.prompt_buckets[-1]
 
     def generate(

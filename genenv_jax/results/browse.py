@@ -35,9 +35,9 @@ class Filter:
 
 
 def choices(key: str, label: str, values: Iterable[str], by_count: bool = True) -> Filter:
-    """A filter by the values that occur: the most frequent first, or in the order given."""
+    """A filter by the values that occur: the most frequent first, or all in the order given."""
     counts = collections.Counter(values)
-    return Filter(key, label, (counts.most_common() if by_count else list(counts.items()))[:_CHOICES])
+    return Filter(key, label, counts.most_common(_CHOICES) if by_count else list(counts.items()))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -271,7 +271,7 @@ def _simulator(results: Results) -> Table:
         for measure, (title, _) in DIVERSITY.items()
     ]
     notes = (
-        "Band: α ± k_min of the run's configuration; these numbers are of the epochs from the third on. p̂ is "
+        "Band: α ± k_min of the run's configuration; p̂'s numbers are of the epochs from the third on. p̂ is "
         "that of the training rollouts, which also choose what the simulator learns from; re-rolled: by "
         "independent rollouts of some of the same tasks, where the run made them."
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -217,9 +216,8 @@ class Engine:
     def cache_bytes(self) -> int:
         """Size of the largest state, mostly keys and values, summed over all devices."""
         longest = cache_sizes(self.options.max_new_tokens)[-1]
-        make = functools.partial(self.empty_state, width=self.prompt_buckets[-1], columns=longest)
-        return sum(
-            x.size * x.dtype.itemsize for x in jax.tree.leaves(jax.eval_shape(make, jax.random.key(0)))
+        return state_bytes(
+            lambda: self.empty_state(jax.random.key(0), self.prompt_buckets[-1], columns=longest)
         )
 
     def _prompts(
@@ -239,6 +237,11 @@ class Engine:
                 np.full(n, wanted, np.int32),
             )
         )
+
+
+def state_bytes(make: Callable[[], Any]) -> int:
+    """Size of the arrays that `make` would return."""
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(jax.eval_shape(make)))
 
 
 def commit(state: Any) -> Any:

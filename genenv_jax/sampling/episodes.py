@@ -16,7 +16,7 @@ import numpy as np
 
 from genenv_jax.parallel import processes
 from genenv_jax.sampling import decoding, parts, turns
-from genenv_jax.sampling.engine import Engine, by_bucket, commit
+from genenv_jax.sampling.engine import Engine, by_bucket, commit, state_bytes
 from genenv_jax.sampling.sampler import Completion, Key, Rollouts, bucket, pad_rows
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
@@ -79,6 +79,19 @@ class EpisodeEngine(Engine):
             call.play(collections.deque(there[row] for row in of))
         return result
 
+    @property
+    def cache_bytes(self) -> int:
+        """See `Engine`; also of a state that holds whole episodes."""
+        if not self.episode:
+            return super().cache_bytes
+        whole = state_bytes(lambda: self.histories(self.prompt_buckets[-1], self.episode))
+        return max(super().cache_bytes, whole)
+
+    def histories(self, width: int, length: int) -> turns.Caches:
+        """A fresh state for episodes of `length` tokens after prompts of this width."""
+        g = self.options.group_size
+        return turns.empty(config=self.config, slots=self.batch_size, group=g, prompt=width, length=length)
+
     def warm_up(self, params: Callable[[], Params], episodes: bool = False) -> list[WarmUp]:
         """See `Sampler`."""
         step = self._warm_up_episodes if episodes else self._warm_up
@@ -87,7 +100,8 @@ class EpisodeEngine(Engine):
     def _warm_up_episodes(self, params: Callable[[], Params], width: int) -> None:
         weights = decoding.prepare(params(), config=self.config)
         empty = Rollouts.empty([], self.options, self.episode)
-        call = _Call(self, weights, None, jax.random.key(0), empty, width)
+        untimed = dataclasses.replace(self, seconds={"prefill": 0.0, "decode": 0.0})
+        call = _Call(untimed, weights, None, jax.random.key(0), empty, width)
         call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
             call.grow_to(size)
@@ -122,9 +136,7 @@ class _Call:
         most = engine.episode
         self.size, *self.sizes = [most // 2, most] if most > 256 else [most]
         b, g = self._sampler.batch_size, self._options.group_size
-        self._state = commit(
-            turns.empty(config=self._sampler.config, slots=b, group=g, prompt=width, length=self.size)
-        )
+        self._state = commit(engine.histories(width, self.size))
         self._slots = np.full(b, -1)  # the prompt in each slot
         self._length = np.ones((b, g), np.int32)
         self._token = np.zeros((b, g), np.int32)
@@ -139,9 +151,11 @@ class _Call:
         while queue or not self._ended.all():
             self._slots[self._ended.all(axis=1)] = -1
             part = self._sampler.prompts_at_once(self._width)
-            count = min(part, len(queue))
-            at, slots = parts.free_places(self._slots < 0, part, count)
-            if count and len(slots) == count:
+            while queue:
+                count = min(part, len(queue))
+                at, slots = parts.free_places(self._slots < 0, part, count)
+                if len(slots) < count:
+                    break
                 self.admit([queue.popleft() for _ in range(count)], at, slots)
             came = self._environments.replies(not self._running.any())
             for (i, j), tokens in came.items():

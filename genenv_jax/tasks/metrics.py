@@ -9,6 +9,7 @@ from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Task, skills
 from genenv_jax.benchmarks.success_record import ASKED
 from genenv_jax.rl.rewards import difficulty_filter
+from genenv_jax.scoring.verification import grounding
 from genenv_jax.tasks.generation import Generation
 
 
@@ -44,9 +45,9 @@ def generation_metrics(
             "p_hat_sd": rates.std(),
         }
     accepted = [g.task for g in generations if g.task]
-    grounding = [benchmark.grounding(task) for task in accepted]
-    if grounding and grounding[0] is not None:
-        metrics["undecided_share"] = np.mean([found == UNDECIDED for found in grounding])
+    grounded = [grounding(benchmark, task) for task in accepted]
+    if grounded and grounded[0] is not None:
+        metrics["undecided_share"] = np.mean([found == UNDECIDED for found in grounded])
     metrics |= diversity(accepted, benchmark)
     asked = [g for g in generations if g.task and g.seed_statistics.difficulty is not None]
     if asked:
@@ -61,9 +62,10 @@ def diversity(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
 
     Difficulty, number of kinds of task and their entropy (nats), and the entropy of the skills they need.
     """
-    if not tasks or benchmark.difficulty(tasks[0]) is None:
+    known = [of for task in tasks if (of := benchmark.difficulty(task)) is not None]
+    if not known:
         return {}
-    difficulties = np.array([benchmark.difficulty(task) for task in tasks])
+    difficulties = np.array(known)
     kinds = Counter(benchmark.signature(task) for task in tasks)
     asked = Counter(skill for task in tasks for skill in skills(benchmark, task))
     return {

@@ -19,8 +19,8 @@ class CurriculumConfig(Settings):
     Attributes:
       alpha: target success rate α of R_env.
       beta: how steeply R_env falls off on either side of α.
-      k_min: generations with |p̂ − α| above it are left out of the simulator's update (not with
-        simulator.method = "hindsight").
+      k_min: generations with |p̂ − α| above it are left out of the simulator's update (with
+        simulator.method = "rwr").
       seeds_per_epoch: seed tasks varied per epoch; 0: all.
       growth: tasks that outgrow the seeds, see `tasks.growth`.
     """
@@ -44,29 +44,32 @@ class Objective:
     def assign(self, batch: TaskBatch) -> None:
         """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight.
 
-        A task of another difficulty than its prompt asked for earns nothing.
+        A task of another difficulty than its prompt asked for earns nothing.  Rates are pooled, filtered and
+        weighted for reward-weighted regression alone; the other methods compare a seed's variations.
         """
         attempted, c = [g for g in batch.generations if g.attempts], self._curriculum
+        regression = self._simulator.method == "rwr"
+        pools = regression and self._simulator.success_rate_over == "batch"
         groups: dict[tuple[int, bool], list[Generation]] = {}
         for g in attempted:
             groups.setdefault((g.row, g.is_as_asked(self._benchmark)), []).append(g)
         for (_, as_asked), group in groups.items():
             for g in group:
-                pooled = group if self._simulator.success_rate_over == "batch" else [g]
+                pooled = group if pools else [g]
                 counts = sum(x.successes for x in pooled), sum(x.attempts for x in pooled)
                 g.p_hat = rewards.success_rate(*counts)
                 r_env = rewards.curriculum_reward(g.p_hat, c.alpha, c.beta)
                 g.r_env = float(r_env) if as_asked else 0.0
         kept = [g for g in attempted if g.is_as_asked(self._benchmark)]
-        if not self._simulator.asks:
+        if regression:
             passes = rewards.difficulty_filter([g.p_hat for g in kept], c.alpha, c.k_min)
             kept = [g for g, keep in zip(kept, passes, strict=True) if keep]
         self._weigh(kept)
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
-        """Sets weights: all equal if prompts ask for a success rate, else by R_env."""
+        """Sets weights: by R_env in reward-weighted regression, else all equal."""
         c = self._simulator
-        temperature = 0.0 if c.asks else c.rwr_temperature
+        temperature = c.rwr_temperature if c.method == "rwr" else 0.0
         weights = rewards.rwr_weights([g.r_env for g in kept], temperature)
         if c.coverage and kept:
             of = [skills(self._benchmark, g.task) for g in kept]

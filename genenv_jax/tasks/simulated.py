@@ -107,12 +107,7 @@ class SimulatorTasks(TaskSource):
                 self._difficulties.of(seed, draws) or self._growth[seed.id] or self._records.of(seed)
                 for seed in seeds
             ]
-        # Stochastic rounding to tenths keeps the mean.
-        tenths = np.floor(10 * self._asked + draws.random(len(seeds)))
-        count = math.ceil(self._simulator.config.random_rates * len(seeds))
-        explored = draws.permutation(len(seeds))[:count]
-        tenths[explored] = draws.integers(11, size=count)
-        return [SeedStatistics.asked(k / 10) for k in tenths]
+        return asked_rates(self._asked, len(seeds), self._simulator.config.random_rates, draws)
 
     def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
         own = {seed.id for seed in self.seeds.tasks}
@@ -160,6 +155,15 @@ class SimulatorTasks(TaskSource):
         self._difficulties.restore(state["difficulties"])
         self._growth.restore(state["grown"], tasks)
         self._asked = state["asked"]
+
+
+def asked_rates(rate: float, count: int, explore: float, draws: np.random.Generator) -> list[SeedStatistics]:
+    """What `count` prompts ask for: the success rate `rate`, and a share `explore` of them a random one."""
+    # Stochastic rounding to tenths keeps the mean.
+    tenths = np.floor(10 * rate + draws.random(count))
+    explored = draws.permutation(count)[: math.ceil(explore * count)]
+    tenths[explored] = draws.integers(11, size=len(explored))
+    return [SeedStatistics.asked(k / 10) for k in tenths]
 
 
 def write_tasks(

@@ -51,7 +51,8 @@ class WarmStartConfig(Settings):
 
     Attributes:
       steps: number of training steps; 0: no warm start.
-      batch_size: completions per step.
+      batch_size: completions per step; with m < 4 micro-batches, a simulator's step has up to 4 / m times as
+        many.
       learning_rate: peak; it warms up over a fifteenth of the steps, at most 50, then follows a cosine to 0.
       micro_batches: micro-batches per step, of equally many prompts, whose gradients accumulate; fewer for
         prompts with several completions, such as the simulator's.
@@ -277,7 +278,12 @@ def _check_special_tokens(
     Training without them leaves the same row of the output matrix to all such tokens, so no adapter can
     prefer one.  In Qwen2.5-Coder-0.5B-Instruct `<tool_call>` has 2,400 near-copies, `<|im_end|>` none.
     """
-    written = {i for of in examples.values() for e in of for answer in e.completions for i in answer}
+    written = {
+        token
+        for example in itertools.chain.from_iterable(examples.values())
+        for rows in zip(example.completions, example.loss_mask, strict=True)
+        for token in itertools.compress(*rows)
+    }
     ids = sorted(written & model.tokenizer.added_tokens_decoder.keys())
     twins = processes.fetch(_twins(frozen, jnp.array(ids, int))) if ids else ()
     untrained = [

@@ -59,6 +59,17 @@ def test_generations_are_counted_by_reason(cache, tmp_path):
     assert rejected == {f"generated/rejected/{k}": v for k, v in verdicts.items()}
 
 
+def test_as_in_a_first_epoch_prompts_ask_for_a_success_rate(cache, tmp_path):
+    changes = {"simulator.method": "hindsight", "simulator.random_rates": 0.5, "curriculum.alpha": 0.3}
+    config = validate(toy_config(cache, changes))
+    benchmark = make_benchmark(config)
+    (seed, *_), said = benchmark.tasks("seed"), Saying(["one text"])
+    evaluate_simulator(config, benchmark, [seed] * 40, said, Progress(0, silent=True), tmp_path)
+    known = [benchmark.simulator_messages(seed, SeedStatistics.asked(k / 10)) for k in range(11)]
+    rates = [known.index(messages) for messages in said.asked]
+    assert rates.count(3) >= 20 and len(set(rates)) > 3
+
+
 def test_a_model_varies_every_seed(cache, tmp_path):
     given = toy_config(cache, {"simulator.variations": 8})
     found = command.run(given, "", str(tmp_path), role="simulator")

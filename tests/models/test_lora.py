@@ -2,14 +2,18 @@
 
 import dataclasses
 import json
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
+import transformers
 
 from genenv_jax.models import huggingface, lora, peft
+from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import LoraConfig
 from genenv_jax.models.transformer import Transformer, init_adapters
 from tests import tiny
@@ -117,6 +121,24 @@ def test_an_adapter_of_peft(base, tmp_path, name):
     written = json.loads((ours / peft.CONFIG).read_text())
     written["target_modules"].sort()
     assert written == {key: described[key] for key in written}
+
+
+def test_an_adapter_of_a_language_model_beside_a_vision_tower(tmp_path):
+    """PEFT finds each of its modules by name, and none in the tower."""
+    text = tiny.config_dict("gemma3_text")
+    config = with_lora(TransformerConfig.from_huggingface(text), LoraConfig(2, targets=("q_proj", "up_proj")))
+    ours = peft.save_adapter(
+        tmp_path, random_adapters(config), config.lora, base_model="base", notes={}, multimodal=True
+    )
+    vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    outer = transformers.Gemma3Config(text_config=text, vision_config=vision | {"image_size": 14})
+    with torch.device("meta"):
+        modules = dict(transformers.AutoModelForCausalLM.from_config(outer).named_modules())
+    target = re.compile(json.loads((ours / peft.CONFIG).read_text())["target_modules"])
+    chosen = {name for name in modules if target.fullmatch(name)}
+    keys = safetensors.numpy.load_file(ours / peft.WEIGHTS).keys()
+    assert {key.removeprefix("base_model.model.").rpartition(".lora_")[0] for key in keys} == chosen
+    assert len(chosen) == 2 * 3 and any("vision" in name and name.endswith(".q_proj") for name in modules)
 
 
 def test_split_and_join_are_inverse(base):

@@ -181,6 +181,15 @@ def test_narrow_operands_are_of_kernels_alone(unrolled, dtype):
     assert kinds == {dtype: {"kernel"}, "bfloat16": {"kernel"}, "float32": {"bias", "embedding", "scale"}}
 
 
+def test_norms_that_add_one_stay_in_float32():
+    """Casting them would give the sampler other factors than the trainer's."""
+    config = TransformerConfig.from_huggingface(tiny.config_dict("gemma3_text"), dtype="bfloat16")
+    params = jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), rules.param_shapes(config))
+    leaves = jax.tree_util.tree_leaves_with_path(rules.cast_params(params, config))
+    assert {x.dtype.name for path, x in leaves if path[-1].key == "scale"} == {"float32"}
+    assert all(x.dtype.name != "float32" for path, x in leaves if path[-1].key != "scale")
+
+
 def test_what_has_its_dtype_is_not_copied():
     config = TransformerConfig.from_huggingface(tiny.config_dict())
     params = jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), rules.param_shapes(config))

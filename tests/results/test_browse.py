@@ -27,3 +27,5 @@ def test_any_first_part_has_all_kinds():
 def test_choices_are_counted():
     assert choices("x", "X", "abbc").choices == [("b", 2), ("a", 1), ("c", 1)]
     assert choices("x", "X", "cab", by_count=False).choices == [("c", 1), ("a", 1), ("b", 1)]
+    epochs = list(map(str, range(250)))
+    assert [len(choices("x", "X", epochs, by_count).choices) for by_count in (True, False)] == [200, 250]

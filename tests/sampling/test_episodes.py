@@ -154,6 +154,7 @@ def test_nothing_is_compiled_in_steady_state(params, prompts):
     programs = turns._read_prompts, turns.decode, turns.observe, turns.widen, turns.empty
     for step in warm.warm_up(lambda: params, episodes=True):
         step()
+    assert warm.seconds == {"prefill": 0.0, "decode": 0.0}  # compiling is no sampling
     before = [program._cache_size() for program in programs]
     for seed in (1, 2):
         warm.play(params, make_prompts(7, 8, seed), Endless(40), jax.random.key(seed))
@@ -173,6 +174,24 @@ def test_what_the_devices_were_given_stays_as_it_was(params, prompts):
     assert len(given) > 50
     for array, copy in given:
         np.testing.assert_array_equal(array, copy)
+
+
+def test_all_free_slots_are_filled_before_a_chunk(params, prompts, monkeypatch):
+    """Though prompts are read one at a time."""
+    calls = []
+    for name in ("admit", "decode"):
+        program = getattr(turns, name)
+        monkeypatch.setattr(turns, name, lambda *a, n=name, p=program, **b: calls.append(n) or p(*a, **b))
+    engine(batch_size=N, buckets=(8,), prefill_tokens=8).play(params, prompts, Scripted(), KEY)
+    assert calls[:N] == ["admit"] * N and "admit" not in calls[N:]
+
+
+def test_the_size_of_the_caches_counts_whole_episodes():
+    sampler = engine(length=300)
+    state = turns.empty(config=CONFIG, slots=3, group=G, prompt=8, length=300)
+    assert sampler.cache_bytes == sum(x.nbytes for x in jax.tree.leaves(state))
+    plain = Engine(CONFIG, OPTIONS, 3, (4, 8)).cache_bytes
+    assert engine(length=0).cache_bytes == plain < sampler.cache_bytes
 
 
 def test_the_caches_are_donated(params):

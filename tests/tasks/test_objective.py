@@ -9,7 +9,7 @@ from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.success_record import ASKED
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.tasks.generation import Generation, TaskBatch
-from genenv_jax.tasks.metrics import generation_metrics
+from genenv_jax.tasks.metrics import diversity, generation_metrics
 from genenv_jax.tasks.objective import CurriculumConfig, Objective
 from tests.toy import Drawing
 
@@ -55,10 +55,16 @@ def test_the_success_rate_of_a_seeds_variations_together():
     assert [g.weight > 0 for g in found] == [True, True, False, False, False]
 
 
-def test_hindsight_takes_every_attempted_task_alike():
-    found = assigned(COUNTS, {"k_min": 0.0}, method="hindsight", rwr_temperature=9.0)
-    assert [g.weight for g in found] == [1, 1, 1, 1, 0]
+def test_hindsight_trains_under_actual_rates():
+    found = assigned(COUNTS, method="hindsight")
     assert [g.turned_out for g in found[:4]] == [SeedStatistics(10, k, ASKED) for k in (5, 4, 9, 6)]
+
+
+@pytest.mark.parametrize("method", ["grpo", "hindsight"])
+def test_only_regression_pools_filters_and_weighs(method):
+    found = assigned(COUNTS, {"k_min": 0.0}, success_rate_over="batch", method=method, rwr_temperature=9.0)
+    assert [g.p_hat for g in found[:4]] == [0.5, 0.4, 0.9, 0.6]
+    assert [g.weight for g in found] == [1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("asked", [None, 2, 3])
@@ -114,7 +120,7 @@ def test_only_weights_allow_another_temperature():
         SimulatorConfig(temperature=0.7, method="grpo")
 
 
-def test_metrics_by_hand():
+def test_metrics_by_hand(monkeypatch):
     batch = batch_of(COUNTS)
     for g, rate in zip(batch.generations, (0.6, 0.3, 0.9, None, None), strict=True):
         g.r_env, g.rerolled = 0.5, rate
@@ -144,6 +150,12 @@ def test_metrics_by_hand():
     assert found["generated/asked_gap"] == pytest.approx(0.6 - 1.6 / 3)
     correlation = np.corrcoef([0.6, 0.2, 0.8], [0.5, 0.4, 0.9])[0, 1]
     assert found["generated/asked_correlation"] == pytest.approx(correlation)
+    unknown = TOY.task("unknown", "no difficulty")
+    difficulty = lambda task: None if task is unknown else 4.0  # noqa: E731
+    monkeypatch.setattr(Drawing, "difficulty", staticmethod(difficulty))
+    assert diversity([unknown, TOY.task("a", "b")], TOY)["difficulty_mean"] == 4
+    assert diversity([unknown], TOY) == {}
+    monkeypatch.undo()
     fixed = TaskBatch.of_tasks([batch.generations[3].seed])
     assert generation_metrics(fixed.generations, TOY, 0.5, 0.1)["generated/grown_share"] == 0
     nothing = {"count": 1, "valid_share": 0.0, "grown_share": 0.0, "rejected/unparsable": 1}

@@ -21,6 +21,7 @@ from genenv_jax.players import build, learner
 from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.sampling.sampler import pad_rows
+from genenv_jax.trainers.warm_start import Example, _check_special_tokens
 from tests.commands import call
 from tests.runs import lines, run, toy_config
 
@@ -260,6 +261,14 @@ def test_adapters_cannot_write_tokens_without_training(cache, given, tmp_path, t
         ValueError, match=r"have <\|im_end\|>, which the model was never trained on.*tools_in"
     ):
         warm_start(cache, spoiled, **{"lora.rank": 2})
+    # One that only an environment writes is not to be learnt.
+    model = LanguageModel.load(spoiled)
+    frozen = model.load_params()
+    masked = {"agent": [Example([1], [[row, others[-1]]], [[False, True]])]}
+    _check_special_tokens(model, frozen, masked)
+    masked["agent"][0].loss_mask[0][0] = True
+    with pytest.raises(ValueError, match="never trained"):
+        _check_special_tokens(model, frozen, masked)
     matrix[others[0]] = 1  # fifteen are left
     safetensors.numpy.save_file(tensors, spoiled / "model.safetensors", {"format": "pt"})
     assert losses(warm_start(cache, spoiled, **{"lora.rank": 2, "warm_start.steps": 2})[0])["losses"]
