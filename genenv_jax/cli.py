@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import difflib
+import errno
 import itertools
 import os
 import pathlib
@@ -18,6 +19,8 @@ from genenv_jax.run import allocator
 from genenv_jax.system import signals
 from genenv_jax.system.keys import as_line, visible, without_keys
 
+_FAULTS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE}  # of a machine
+
 
 @contextlib.contextmanager
 def one_line_errors(
@@ -25,15 +28,17 @@ def one_line_errors(
 ) -> Iterator[None]:
     """Turns errors into one line: by default bad values, and files that are missing or cannot be written.
 
-    `code` is the exit code, but it is 1 for a TimeoutError, so that a launcher restarts the command.  With
-    GENENV_TRACEBACK=1 the error is raised with its traceback.
+    `code` is the exit code, but it is 1 for a fault of the machine, so that a launcher restarts the command:
+    a TimeoutError, a lost connection, a full or broken disk.  With GENENV_TRACEBACK=1 the error is
+    raised with its traceback.
     """
     try:
         yield
     except kinds as error:
         if os.environ.get("GENENV_TRACEBACK"):
             raise
-        fail(error, 1 if isinstance(error, TimeoutError) else code)
+        lost = isinstance(error, TimeoutError | ConnectionError)
+        fail(error, 1 if lost or getattr(error, "errno", None) in _FAULTS else code)
 
 
 def fail(error: BaseException | str, code: int = 2) -> NoReturn:

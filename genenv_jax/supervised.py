@@ -84,6 +84,8 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh, role: str = AGE
         remove_stale(cache)
     if not _is_there(directory):
         _make(config, benchmark, given, directory, mesh)
+    elif processes.is_writer():  # a kill may have left the training's checkpoint
+        shutil.rmtree(cache / f".{name}", ignore_errors=True)
     _check_cached(directory)
     return directory
 
@@ -220,6 +222,7 @@ def _alone(unfinished: pathlib.Path) -> Iterator[None]:
             unfinished.parent.mkdir(parents=True, exist_ok=True)
             lock = unfinished.with_name(f"{unfinished.name}.lock")
             stack.enter_context(owned(lock, "this model", _say_waiting))
+        processes.barrier("the model's lock", timeout=_LONGEST_WARM_START)
         yield
 
 

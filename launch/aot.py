@@ -155,7 +155,7 @@ class Footprint:
     outputs: those not written over donated arguments.  aliased: those that are.
     total = arguments + temporaries + outputs + code.  If the program does not compile for lack of
     memory, `error` is the compiler's reason, total is what it says the program needs, and the parts
-    are None.  host_*: arguments and temporaries in pinned host memory, which total excludes.
+    are None.
     collectives: operations by kind in the compiled text, with each loop body counted once; None if the
     compiler cannot print the program.
     """
@@ -166,8 +166,6 @@ class Footprint:
     outputs: int | None = None
     aliased: int | None = None
     code: int | None = None
-    host_arguments: int | None = None
-    host_temporaries: int | None = None
     collectives: Mapping[str, int] | None = None
     seconds: float = 0.0
     error: str = ""
@@ -210,8 +208,6 @@ def measure(lowered: jax.stages.Lowered) -> Footprint:
         *parts,
         memory.alias_size_in_bytes,
         memory.generated_code_size_in_bytes,
-        memory.host_argument_size_in_bytes,
-        memory.host_temp_size_in_bytes,
         collectives(compiled),
         seconds,
     )

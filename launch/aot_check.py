@@ -58,7 +58,7 @@ def read_model(name: str, config: Config) -> dict[str, Any]:
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}: not JSON ({error}); expected a config.json") from None
     try:
-        return huggingface.read_config(huggingface.resolve(name))
+        return huggingface.read_config(huggingface.resolve(name, weights=False))
     except FileNotFoundError as error:
         raise ValueError(f"--model={name}: {error}; published shapes are {sorted(shapes)}") from error
 
@@ -172,7 +172,8 @@ def measure_all(config: Config, model, mesh, part, wanted: list[str], report=lam
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         compiling = [pool.submit(aot.measure, program.lower()) for program in programs]
         for program, footprint in zip(programs, compiling, strict=True):
-            beside = aot_programs.residents(program, sizes, config.memory.offload, bool(model.lora))
+            other = config.trains_simulator or program.player == "simulator"
+            beside = aot_programs.residents(program, sizes, config.memory.offload, bool(model.lora), other)
             row = Row(
                 program.name,
                 program.phase,
@@ -233,12 +234,15 @@ def main() -> None:
     import jax
 
     from genenv_jax.config import use_model, validate
+    from genenv_jax.experiment.arms import apply_arm
 
     options = flags.FLAGS
     if options.fast:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)
     with cli.one_line_errors():
         config = options.config
+        if options.arm:
+            apply_arm(config, options.arm)
         if options.model:
             use_model(config, options.model)
         config = validate(config)
@@ -310,6 +314,7 @@ if __name__ == "__main__":
     cli.define_config("Configuration file.")
     flags.DEFINE_string("topology", None, "TPU slice, such as v5e:4x4 or v5e-16.")
     flags.DEFINE_string("model", "", "Published shape, config.json, directory or hub id.")
+    flags.DEFINE_string("arm", "", "Arm of the ablations.")
     flags.DEFINE_string("mesh", "auto", "data,fsdp,tensor, or auto.")
     flags.DEFINE_integer("lora", None, "Rank of the adapters; 0: full training.", 0)
     flags.DEFINE_list("programs", "", "Only programs whose names contain one of these.")

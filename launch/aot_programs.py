@@ -61,15 +61,15 @@ def player_work(config: Config) -> dict[str, Work]:
         ("simulator", config.simulator, config.simulator.variations),
     ):
         prompts = config.sampling.batch_size or c.batch_size
-        prompt, response, _ = config.limits.of(player)
+        prompt, response, episode = config.limits.of(player)
         found[player] = Work(
             prompts,
             c.minibatch_size,
             c.micro_batches,
             group,
             prompt,
-            response,
-            config.sampling.lanes,
+            episode or response,
+            0 if episode else config.sampling.lanes,  # all of a prompt's episodes are played together
         )
     return found
 
@@ -119,9 +119,16 @@ def tree_bytes(
     }
 
 
-def residents(program: Program, sizes: Mapping[str, int], offload: str, lora: bool) -> dict[str, int]:
-    """Bytes per chip of the trees resident while a program runs, besides its arguments."""
+def residents(
+    program: Program, sizes: Mapping[str, int], offload: str, lora: bool, other: bool = True
+) -> dict[str, int]:
+    """Bytes per chip of the trees resident while a program runs, besides its arguments.
+
+    other: whether the other player is trained.
+    """
     names = loaded_trees(program.phase, offload, lora)
+    if not other:
+        names -= {"other parameters", "other moments"}
     if "reference" in names and "other reference" in sizes:
         names |= {"other reference"}
     return {name: sizes[name] for name in sorted(names - program.trees)}
@@ -139,7 +146,10 @@ def programs(config: Config, model: TransformerConfig, mesh: Mesh) -> list[Progr
     lora = frozenset({"reference"}) if model.lora else frozenset()
     state = frozenset({"own parameters", "own moments"})
     result = []
-    for player, work in player_work(config).items():
+    players = player_work(config)
+    if config.tasks.source == "seeds":
+        del players["simulator"]
+    for player, work in players.items():
         with activate(mesh, model):
             engine = trees.engine(work)
             at_once = engine.prompts_at_once(work.prompt)
@@ -156,17 +166,19 @@ def programs(config: Config, model: TransformerConfig, mesh: Mesh) -> list[Progr
             score = functools.partial(trees.lower_score, work, own=True)
             name = f"old logp {player}"
             result.append(Program(name, player, "sample", own, work.minibatch, score))
-    for player, work in player_work(config).items():
+    for player, work in players.items():
         if player == "agent":
             c = config.agent
             step = learner.make_grpo_step(model, c, trees.optimizer, c.micro_batches)
             name = "update agent (GRPO)"
-        else:
+        elif config.trains_simulator:
             c = config.simulator
             step = learner.make_rwr_step(
                 model, trees.optimizer, c.kl_coef, c.kl_cap or float("inf"), c.micro_batches
             )
             name = "update simulator (RWR)"
+        else:
+            continue
         lower = functools.partial(trees.lower_update, step, player, work)
         result.append(Program(name, player, "update", state | lora, work.minibatch, lower))
     return result

@@ -197,6 +197,18 @@ look() {
   fi
 }
 
+# Sets `request`, the state of the queued request (empty if there is none), and `found_by` as above.
+look_for_request() {
+  request=""
+  if answer=$(gcloud compute tpus queued-resources describe "$name" "${place[@]}" \
+    '--format=value(state.state,tpu.nodeSpec[0].node.labels.launcher)' 2>"$scratch/errors"); then
+    read -r request found_by <<<"$answer" || true
+  elif ! grep -qiE 'NOT_FOUND|not found' "$scratch/errors"; then
+    request=UNKNOWN
+    cat "$scratch/errors" >&2
+  fi
+}
+
 # Checks before a slice is paid for: the bucket is there, and the run fits.
 check_before_paying() {
   local arguments=(--topology="${accelerator_type/#v5litepod-/v5e-}" --fast) argument code=0
@@ -209,7 +221,7 @@ check_before_paying() {
   ((dry_run)) || grep -q '/data/$' "$scratch/bucket" \
     || say "warning: there is no gs://$bucket/data/, so benchmarks find no files (docs/launching.md)"
   for argument in "${program_arguments[@]}"; do
-    if [[ $argument == --config=* || $argument == --config.* ]]; then arguments+=("$argument"); fi
+    if [[ $argument == --config=* || $argument == --config.* || $argument == --arm=* ]]; then arguments+=("$argument"); fi
   done
   say "does the run fit $accelerator_type?"
   if ((dry_run)); then
@@ -261,6 +273,20 @@ ensure_slice() {
         if ((!created)); then
           [[ $state == ABSENT || $found_by == genenv ]] || fail 1 "slice $name is $state and was not created" \
             "by this launcher; expected another --name, or delete it: $(spell "${delete[@]}")"
+          if ((queued)) && [[ $state == ABSENT ]]; then
+            look_for_request
+            if [[ $request =~ ^(FAILED|SUSPENDED|SUSPENDING)$ ]]; then # it keeps the name of a slice that is gone
+              [[ $found_by == genenv ]] || fail 1 "the queued request $name is $request and was not created" \
+                "by this launcher; expected another --name, or delete it: $(spell "${delete[@]}")"
+              delete_slice || fail 1 "the queued request $name is $request and cannot be deleted"
+              gone=1
+            elif [[ -n $request ]]; then
+              say "wait for the queued request $name, which is $request"
+              slice_exists=1 created=1
+              if [[ $found_by == genenv ]]; then ours=1; fi
+              continue
+            fi
+          fi
           check_before_paying
           [[ $state == ABSENT ]] || delete_slice || fail 1 "slice $name is $state and cannot be deleted"
           create_slice || return
@@ -269,10 +295,9 @@ ensure_slice() {
         elif ((!queued)) || [[ $state != ABSENT ]]; then
           lost 75 "slice $name is $state and will not become READY" || return
         fi
-        answer=$(gcloud compute tpus queued-resources describe "$name" "${place[@]}" \
-          '--format=value(state.state)') || answer=UNKNOWN
-        if [[ $answer =~ ^(FAILED|SUSPENDED|SUSPENDING|DELETING)$ ]]; then
-          lost 75 "the queued request for slice $name is $answer" || return
+        look_for_request
+        if [[ -z $request || $request =~ ^(FAILED|SUSPENDED|SUSPENDING|DELETING)$ ]]; then
+          lost 75 "the queued request for slice $name is ${request:-gone}" || return
         fi
         ;;
       UNKNOWN) ((created)) || fail 1 "gcloud cannot say whether slice $name exists (see above)" ;;
@@ -441,7 +466,7 @@ if ((queued)); then
   delete=(gcloud compute tpus queued-resources delete "$name" --force "${place[@]}")
 fi
 # gone: the slice that had the run is no more; ours: this launcher created the slice, now or before
-answer="" state="" found_type="" found_by="" slice_exists=0 gone=0 ours=0
+answer="" state="" request="" found_type="" found_by="" slice_exists=0 gone=0 ours=0
 archive=${TMPDIR:-/tmp}/genenv_jax-$name.tar.gz
 scratch=$(mktemp -d)
 exec 3>&1 </dev/null # ssh would read what is typed meanwhile

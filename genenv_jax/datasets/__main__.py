@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not sys.stderr.isatty():
             tfds.disable_progress_bar()
         builder = export.Tasks(name, version, directory, arguments.data_dir)
-        builder.download_and_prepare()
+        renew = tfds.GenerateMode.REUSE_CACHE_IF_EXISTS  # the files may have changed
+        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(download_mode=renew))
     for split, info in builder.info.splits.items():
         print(f"{split:40} {info.num_examples:6}")
     print(f"data set: {builder.data_path}")

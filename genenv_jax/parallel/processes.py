@@ -171,9 +171,9 @@ def together() -> Iterator[None]:
     """Within the block, if one process exits early, all exit.
 
     A process that leaves the block with an exception, including SIGTERM (exit code 143), records its reason
-    and exits; the others exit within seconds with code 143 and print that process and its reason.  A process
-    that is killed outright records nothing: the others fail in their next collective, or JAX aborts them when
-    its heartbeats have been missing for `heartbeat_timeout`.  Nothing is restarted.
+    and exits; the others exit within seconds, with code 143 or its 2, and print that process and its reason.
+    A process that is killed outright records nothing: the others fail in their next collective, or JAX aborts
+    them when its heartbeats have been missing for `heartbeat_timeout`.  Nothing is restarted.
     """
     if process_count() == 1:
         yield
@@ -216,7 +216,7 @@ def _watch(done: threading.Event) -> None:
         if not done.wait(_GRACE):
             _print(reason)
             _acknowledge()
-            os._exit(143)
+            os._exit(reason["code"])
 
 
 def _leave(error: BaseException) -> int:
@@ -229,7 +229,7 @@ def _leave(error: BaseException) -> int:
         # A process that exits by itself has printed its own error, often the same one.
         if not isinstance(error, SystemExit) or code == 143:
             _print(reason)
-            code = 143
+            code = reason["code"]
         _acknowledge()
         return code
     if code in (130, 143):
@@ -240,7 +240,9 @@ def _leave(error: BaseException) -> int:
     else:
         text = f"{type(error).__name__}: {error}"
         sys.excepthook(type(error), error, error.__traceback__)
-    message = json.dumps({"process": own, "reason": as_line(text)[:500]})
+    # For the others: 2, if starting again does not help, or else as if they had been told to end.
+    of_others = 2 if code == 2 else 143
+    message = json.dumps({"process": own, "reason": as_line(text)[:500], "code": of_others})
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         distributed.global_state.client.key_value_set(_STOP, message)
     _acknowledge()

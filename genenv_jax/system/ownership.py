@@ -131,6 +131,7 @@ def _take(path: pathlib.Path) -> int | None:
         os.ftruncate(handle, 0)
         os.pwrite(handle, me(), 0)
         os.fsync(handle)
+        os.close(os.dup(handle))  # in a bucket, other hosts see a file once it has been closed
     except OSError as error:
         path.unlink(missing_ok=True)
         os.close(handle)

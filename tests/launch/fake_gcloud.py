@@ -5,6 +5,7 @@
     calls.jsonl     every call of gcloud, its arguments as a list
     state           the slice's state; no file: no slice
     type            the slice's accelerator type
+    request         while this file exists there is a queued request
     workers/N/      the home directory of worker N; what ssh is given runs there in a real bash
     buckets/B/      a Cloud Storage bucket
     exit/N          exit code of the program on worker N (default 0)
@@ -20,7 +21,7 @@ Scenario of a test, in scenario.json:
     create           [[exit code, message, state], …]: the results of successive calls of create;
                      the last one repeats
     delete           [[exit code, message], …], likewise; then it succeeds
-    queued           what describing a queued request says, likewise
+    queued           what describing a queued request says, likewise; "ACTIVE": its slice is there now
     follow           what reading the log does, likewise: "drop" (the connection); while `hang` exists,
                      "release" (the run), "PREEMPTED" (the slice) or "GONE" (no slice is left)
     describe_error   message with which describe fails
@@ -133,14 +134,24 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
     else:
         verb = ""
     workers = control / "workers"
+    request = control / "request"
+
+    def begin(new_state, described):
+        state.write_text(new_state)
+        (control / "type").write_text(described)
+        for worker in range(scenario["workers"]):
+            (workers / str(worker)).mkdir()
+
+    if verb == "queued create":
+        if request.exists():
+            print(f"ERROR: ALREADY_EXISTS: {request}", file=sys.stderr)
+            return 1
+        request.touch()
     if verb in ("create", "queued create"):
         code, message, new_state = take("create", [0, "", "READY"])
         print(message, file=sys.stderr)
         if new_state:
-            state.write_text(new_state)
-            (control / "type").write_text(f"{flags['--accelerator-type']}\t{flags['--labels'].split('=')[1]}")
-            for worker in range(scenario["workers"]):
-                (workers / str(worker)).mkdir()
+            begin(new_state, f"{flags['--accelerator-type']}\t{flags['--labels'].split('=')[1]}")
         return code
     if verb in ("delete", "queued delete"):
         code, message = take("delete", [0, ""])
@@ -148,11 +159,18 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
             print(message, file=sys.stderr)
             return code
         state.unlink(missing_ok=True)
+        request.unlink(missing_ok=True)
         for worker in workers.iterdir():
             shutil.rmtree(worker)
         return 0
     if verb == "queued describe":
-        print(take("queued", "PROVISIONING"))
+        if not request.exists():
+            print("ERROR: NOT_FOUND: no such request", file=sys.stderr)
+            return 1
+        entry = take("queued", "PROVISIONING")
+        if entry == "ACTIVE":
+            begin("READY", "v5litepod-8\tgenenv")
+        print(f"{entry}\tgenenv")
         return 0
     if arguments[:2] == ["storage", "ls"]:
         bucket = control / "buckets" / arguments[2].removeprefix("gs://")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from genenv_jax.config import default_config, validate
+from genenv_jax.experiment.arms import ARMS
 from genenv_jax.models.config import Window
 from genenv_jax.parallel.mesh import make_mesh
 from tests import commands, tiny
@@ -55,6 +56,25 @@ def test_every_program_is_called_as_a_run_calls_it(model):
     mesh = make_mesh(1, 4, 2, devices=jax.devices())
     for program in aot_programs.programs(config, decoder, mesh):
         assert program.lower()
+
+
+def test_what_a_run_holds_and_computes(model):
+    """Whole episodes; the other player's state if it is trained; the simulator's programs if it has any."""
+    assert aot_programs.player_work(small_config(**{"limits.agent_episode": 64}))["agent"].completion == 64
+    decoder = aot_check.model_config(model, small_config(), 0)
+    mesh = make_mesh(1, 4, 2, devices=jax.devices())
+    named = {}
+    for arm in ("genenv", "frozen", "seeds"):
+        of = small_config(**ARMS[arm])
+        named[arm] = {program.name: program for program in aot_programs.programs(of, decoder, mesh)}
+    assert named["genenv"].keys() - named["frozen"].keys() == {"update simulator (RWR)"}
+    assert not any("simulator" in name for name in named["seeds"])
+    sizes = aot_programs.tree_bytes(decoder, mesh, "float32", separate_start=True)
+    score = named["genenv"]["score agent"]
+    both = aot_programs.residents(score, sizes, "none", lora=False)
+    alone = aot_programs.residents(score, sizes, "none", lora=False, other=False)
+    assert both.keys() - alone.keys() == {"other parameters", "other moments"}
+    assert alone.keys() == {"own parameters", "own moments", "other reference"}
 
 
 @needs_libtpu

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.commands import ROOT
+from tests.commands import ROOT, call
 from tests.launch import fake_slurm
 
 SCRIPT = ROOT / "launch/slurm.sbatch"
@@ -40,9 +40,18 @@ def test_a_run_starts_one_process_a_task(cluster):
     assert shlex.split(call) == [
         *["--kill-on-bad-exit=0", "--wait=300", "--cpus-per-task=8"],
         *["python", "-m", "genenv_jax.main", "--distributed=auto"],
-        f"--config.model.make.cache_dir={cluster.workdir}/models",
         *["--config=configs/quickstart.py", f"--workdir={cluster.workdir}", "--config.a=two words"],
+        f"--config.model.make.cache_dir={cluster.workdir}/models",
     ]
+
+
+@pytest.mark.parametrize("own", [(), ("--config.model.make.cache_dir=/elsewhere",)])
+def test_the_program_understands_its_arguments(cluster, own):
+    assert submit(cluster, *own).returncode == 0
+    (line,) = (cluster.control / "srun").read_text().splitlines()
+    shown = call("main", *shlex.split(line)[7:], "--print_config")
+    cache = "/elsewhere" if own else f"{cluster.workdir}/models"
+    assert shown.returncode == 0 and f"cache_dir = '{cache}'" in shown.stdout, shown.stderr
 
 
 def test_the_time_limit_ends_the_run_and_queues_it_again(cluster):

@@ -200,6 +200,22 @@ def test_nothing_is_left_behind_unsaid(cloud, slice_, scenario, code, message, v
     assert cloud.verbs == verbs
 
 
+@pytest.mark.parametrize(
+    ("found", "verbs"),
+    [
+        (["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"], [*WHOLE, "delete"]),  # as after Ctrl-C
+        # Its slice was preempted, whose lock is removed.
+        (["SUSPENDED"], ["delete", "create", *WHOLE[:4], "ssh", *WHOLE[4:], "delete"]),
+    ],
+)
+def test_a_queued_request_that_is_there_is_waited_for_or_replaced(cloud, found, verbs):
+    cloud.scenario(queued=found)
+    (cloud.control / "request").touch()
+    done = cloud.launch(*ONE_HOST, "--queued", *PROGRAM)
+    assert done.returncode == 0, done.stderr
+    assert cloud.verbs == verbs and not (cloud.control / "request").exists()
+
+
 def test_a_slice_that_others_created_is_used_and_kept(cloud):
     cloud.existing()
     done = cloud.launch(*ONE_HOST, *PROGRAM)

@@ -169,7 +169,7 @@ def test_a_mistake_ends_all_processes_with_its_line(runs):
     one, _, _ = runs
     workdir = one.parent / "mistaken"
     codes, texts = end(toy_run(workdir, 2, "--config.agent.batch_size=6"), workdir.with_suffix(".log"), 120)
-    assert set(codes) <= {2, 143} and 2 in codes, texts
+    assert codes == [2, 2], texts  # starting again does not help
     assert any("config.agent.batch_size = 6: expected a multiple of" in text for text in texts)
     assert not any("Traceback" in text for text in texts), texts
 
@@ -195,5 +195,5 @@ def test_two_processes_fine_tune_a_given_model(tmp_path):
     workdir = tmp_path / "apart"
     started = toy_run(workdir, 2, *settings, caches=[tmp_path / "a", tmp_path / "b"])
     codes, texts = end(started, workdir.with_suffix(".log"), 300)
-    assert set(codes) <= {2, 143} and 2 in codes, texts
+    assert codes == [2, 2], texts  # starting again does not help
     assert any("config.model.make.cache_dir=" in t and "storage that all" in t for t in texts)

@@ -192,6 +192,8 @@ def test_a_killed_one_goes_on(cache, given, monkeypatch):
     monkeypatch.setattr(Checkpoints, "save", lambda self, step, *_: steps.append(step))
     supervised.fine_tune_model(config, benchmark, given, again, mesh)
     assert steps == [30] and not unfinished.exists()
+    unfinished.mkdir()  # as a kill after the last rename leaves it
+    assert warm_start(cache, given)[0] == first and not unfinished.exists()
     weights = [(path / "model.safetensors").read_bytes() for path in (first, again)]
     assert weights[0] == weights[1] and losses(first) == losses(again)
 
