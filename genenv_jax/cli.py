@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
+from genenv_jax.benchmarks.places import place
 from genenv_jax.run import allocator
 from genenv_jax.system import signals
 from genenv_jax.system.keys import as_line, visible, without_keys
@@ -169,6 +170,31 @@ def _existing(path: str) -> str:
     raise ValueError(f"--config={file}: no such file; {folder}/ has {', '.join(names)}")
 
 
+def load_config(path: str, where: str) -> ConfigDict:
+    """The result of `get_config` in "FILE.py" or "FILE.py:ARGUMENT".
+
+    Raises ValueError, with a message that begins with `where`, if anything fails in the file.
+    """
+    file, colon, argument = find_config(path).partition(":")
+    if not pathlib.Path(file).is_file():
+        raise ValueError(f"{where}{path}: no such file {file}")
+    try:
+        # Not imported: Python's cached bytecode can hide an edit made within the same second.
+        module: dict[str, Any] = {"__name__": "configuration", "__file__": file}
+        exec(compile(pathlib.Path(file).read_bytes(), file, "exec"), module)
+        if "get_config" not in module:
+            raise ValueError("no get_config: expected a function that returns a ConfigDict")
+        config = module["get_config"](argument) if colon else module["get_config"]()
+        if not isinstance(config, ConfigDict):
+            raise ValueError(f"get_config returns {type(config).__name__}: expected a ConfigDict")
+    except signals.Ended:
+        raise
+    except (Exception, SystemExit) as error:  # the file is user code
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        raise ValueError(f"{where}{path}: {kind}{' '.join(str(error).split())}{place(error)}") from error
+    return config
+
+
 def define_config(help_string: str) -> None:
     """Defines --config, a configuration file, and --config.KEY=VALUE for any of its settings.
 
@@ -221,6 +247,10 @@ def _parse(argv: Sequence[str]) -> list[str]:
     argv = ["--help" if argument == "-h" else argument for argument in argv]
     try:
         argv = _find_configs(argv)
+        for name, after in zip(argv, [*argv[1:], ""], strict=True):
+            name, equals, path = name.partition("=")
+            if name in _FLAGS:  # once here, since absl reports errors in the file as those of flags
+                load_config(path if equals else after, "--config=")
     except ValueError as error:
         fail(error)
     for name in flags.FLAGS.flags_by_module_dict()[__name__]:
@@ -251,6 +281,8 @@ def _parse(argv: Sequence[str]) -> list[str]:
         given = flags.FLAGS[name].value if name in flags.FLAGS else None
         if given and "://" in given:
             fail(f"--{name}={given}: expected a directory (a bucket can be mounted with gcsfuse)")
+        if given:
+            flags.FLAGS[name].value = os.path.expanduser(given)
     return rest
 
 

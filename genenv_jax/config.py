@@ -8,6 +8,8 @@ expected value.
 
 import dataclasses
 import difflib
+import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -147,13 +149,24 @@ def check_group(kind: type[Settings], given: Any, where: str) -> Any:
         elif default is None:
             if not isinstance(value, Mapping):
                 raise ValueError(f"{key} = {value!r}: expected a group of settings")
-            values[name] = dict(value)
+            values[name] = {option: _plain(of, f"{key}.{option}") for option, of in value.items()}
         else:
             values[name] = _typed(value, default, key, field.metadata.get("choices"))
     try:
         return kind(**values)
     except ValueError as error:
         raise ValueError(f"{where}.{error}") from None
+
+
+def _plain(value: Any, key: str) -> Any:
+    """A value that JSON can hold: a path as text.  Raises ValueError for others."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{key} = {value!r}: expected a text, number, boolean, list or None") from None
+    return value
 
 
 def _hint(key: str, known: Mapping[str, Any], where: str) -> str:

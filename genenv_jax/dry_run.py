@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import math
+import os
 import pathlib
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -171,7 +172,12 @@ def dry_run(config: Config, workdir: pathlib.Path | None, memory: float | None =
     memory: bytes of a device; None: this machine's.
     Raises what the run would raise before its first epoch.
     """
-    if workdir is not None and workdir.exists():
+    config.tracking.check()
+    if workdir is not None and not workdir.exists():
+        there = next(parent for parent in workdir.absolute().parents if parent.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise ValueError(f"--workdir={workdir}: {there} is no directory that can be written to")
+    elif workdir is not None:
         refuse_other(workdir, RUN, "--workdir")
         RunSettings(workdir, config.to_dict())
     done = newest_host(workdir / "checkpoints") if workdir is not None else None

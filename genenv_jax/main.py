@@ -21,6 +21,7 @@ from typing import TextIO
 from absl import flags
 
 from genenv_jax import cli
+from genenv_jax.system import signals
 from genenv_jax.system.keys import visible
 
 
@@ -40,6 +41,7 @@ def main() -> None:
             if given.arm:
                 apply_arm(given.config, given.arm)
             if given.print_config:
+                validate(given.config)
                 for key, (value, default) in changes(given.config).items():
                     print(without_keys(f"config.{key} = {value!r}  (default: {default!r})"))
                 return
@@ -48,6 +50,7 @@ def main() -> None:
             if memory is not None and not (given.dry_run and 0 < memory < math.inf):
                 raise ValueError(f"--device_memory={memory:g}: expected a device's GiB, with --dry_run")
             if given.dry_run:
+                signals.resumes.set(False)
                 workdir = pathlib.Path(given.workdir) if given.workdir else None
                 said = dry_run(config, workdir, memory and memory * 2**30)
                 too_large = said.pop(TOO_LARGE, None)

@@ -62,6 +62,7 @@ from tests.runs import lines
         ("evaluate", [QUICK, "--endpoint=http://h/v1", "--model=x"], "expected one of them"),
         ("evaluate", [QUICK, "--run=runs/a", "--model=x"], "--model and --run are both given: expected"),
         ("evaluate", [QUICK, "--run=/no/run"], "--run=/no/run: expected a finished run, but it has no agent"),
+        ("evaluate", [QUICK, "--endpoint_model=m"], "endpoint_model=m: .*--endpoint with it"),
         ("evaluate", [QUICK, "--endpoint_budget=9"], "endpoint_budget=9: .*--endpoint with it"),
         ("evaluate", [QUICK, "--config.evaluation.sampled=-1"], "sampled = -1: expected between 0"),
         (
@@ -91,6 +92,7 @@ def test_a_dry_run_for_another_machine_has_its_devices():
     [
         ("http://me:s3cret@h/v1: refused", "http://***@h/v1: refused"),
         ("https://me:s3/c@ret@h is no model", "https://***@h is no model"),
+        ("hf://datasets/o/n@v1/f: missing", "hf://datasets/o/n@v1/f: missing"),
         ("'https://h/x?api_key=s3cret' y", "'https://h/x?***' y"),
         ("https://h/x#token=s3cret", "https://h/x#***"),
         ("hub: hf_s3cret_s3cret", "hub: ($HF_TOKEN)"),
@@ -266,19 +268,48 @@ def test_all_commands_have_one_name(tmp_path, monkeypatch):
         assert re.search(rf"^  {flag}\b|^  --\[no\]{flag[2:]}:", helped.stdout, re.M), flag
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def get_config()\n  pass", r"SyntaxError: expected ':' \(mine.py, line 1\)$"),
+        ("import nothere", r"ModuleNotFoundError: No module named 'nothere' \(mine.py:1\)$"),
+        (
+            "def get_config():\n  return gruop",
+            r"NameError: .*'gruop' is not defined \(mine.py:2 in get_config\)$",
+        ),
+        ("def get_config():\n  return {}", "get_config returns dict: expected a ConfigDict$"),
+        ("x = 1", "no get_config: expected a function that returns a ConfigDict$"),
+        ("raise SystemExit(0)", r"SystemExit: 0 \(mine.py:1\)$"),
+        ("import signal; signal.raise_signal(15)", None),  # a machine that goes is no mistake
+    ],
+)
+def test_a_mistake_in_a_configuration_file_is_one_line(tmp_path, text, message):
+    file = tmp_path / "mine.py"
+    file.write_text(f"{text}\n")
+    result = command("__main__", "train", str(file), "--dry_run")
+    if not message:
+        assert result.returncode == 143 and result.stderr.startswith("ended by SIGTERM")
+        return
+    assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
+    assert re.match(f"error: --config={file}: {message}", result.stderr)
+
+
 def test_what_a_configuration_changes_is_shown():
     result = call(
         *("main", QUICK, "--print_config", "--arm=random"),
         *("--config.agent.learning_rate=1e-4", "--config.benchmark.grasp=0.1"),
-        "--config.tasks.teacher.url=http://me:s3cret@h/v1",
+        "--config.export=False",
     )
     assert result.returncode == 0, result.stderr
     shown = result.stdout.splitlines()
     assert "config.agent.learning_rate = 0.0001  (default: 1e-06)" in shown
     assert "config.benchmark.grasp = 0.1  (default: 0.3)" in shown
     assert "config.simulator.train = False  (default: True)" in shown
-    assert "config.tasks.teacher.url = 'http://***@h/v1'  (default: '')" in shown
     assert not any("curriculum.alpha" in line for line in shown)  # the paper's
+    for wrong in ("tasks.teacher.url=http://me:s3cret@h/v1", "agent.learning_rat=1"):
+        refused = call("main", QUICK, "--print_config", f"--config.{wrong}")
+        assert refused.returncode == 2 and wrong.partition("=")[0] in refused.stderr
+        assert "s3cret" not in refused.stdout + refused.stderr
 
 
 # The default run, shortened.

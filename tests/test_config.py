@@ -1,3 +1,4 @@
+import pathlib
 import re
 
 import pytest
@@ -145,6 +146,16 @@ def test_alfworld_trains_on_whole_games(size):
 )
 def test_an_unknown_key(key, hint):
     assert refusal(changed(key, 1)) == f"config.{key} is not a setting; {hint}"
+
+
+def test_options_of_a_benchmark_are_what_json_holds():
+    """A path is its text."""
+    config = valid()
+    config.benchmark.where = pathlib.Path("here")
+    assert validate(config).benchmark["where"] == "here"
+    config = valid()
+    config.benchmark.where = {1}
+    assert refusal(config) == "config.benchmark.where = {1}: expected a text, number, boolean, list or None"
 
 
 @pytest.mark.parametrize("key", ["epochs", "agent", "agent.kl_coef", "benchmark.name"])

@@ -77,7 +77,7 @@ def test_a_file_that_is_not_there(package, tmp_path, given, said):
 LOAD = """
 import sys
 from genenv_jax.cli import find_config
-from genenv_jax.experiment.plan import load_config
+from genenv_jax.cli import load_config
 from ml_collections import ConfigDict
 for name in sys.argv[1:]:
     config = load_config(name + (":steering" if name.endswith("studies.py") else ""), name)

@@ -13,6 +13,7 @@ from genenv_jax.models import platform
 from genenv_jax.models.huggingface.layouts import parameter_count
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.players import build
+from genenv_jax.run.tracking import TrackingConfig
 from genenv_jax.supervised import base_model
 from tests.runs import lines, toy_config
 from tests.tiny import write_model
@@ -84,11 +85,17 @@ def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir_and_says_how_
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_dry_run_refuses_what_the_run_would(cache, tmp_path):
+def test_a_dry_run_refuses_what_the_run_would(cache, tmp_path, monkeypatch):
     config = checked(cache)
     short = dataclasses.replace(config.limits, agent_prompt=4)
     with pytest.raises(ValueError, match="agent_prompt"):
         dry_run(dataclasses.replace(config, limits=short), None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="file is no directory that can be written to"):
+        dry_run(config, tmp_path / "file" / "run")
+    monkeypatch.setattr("genenv_jax.run.tracking._missing", lambda name: [name])
+    with pytest.raises(ValueError, match="config.tracking.trackers names 'trackio'"):
+        dry_run(dataclasses.replace(config, tracking=TrackingConfig(trackers=("trackio",))), None)
     missing = dataclasses.replace(config.model, path=str(tmp_path / "none"))
     with pytest.raises((ValueError, OSError), match="none"):
         dry_run(dataclasses.replace(config, model=missing), None)

@@ -11,6 +11,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.places import place
+from genenv_jax.system import signals
 
 
 def find(name: str) -> type:
@@ -66,6 +67,8 @@ def _import(where: str, name: Any, form: str) -> tuple[ModuleType, str]:
     importlib.invalidate_caches()
     try:
         return importlib.import_module(module_name), attribute
+    except signals.Ended:
+        raise
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):

@@ -41,7 +41,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                record = json.loads(line.decode("utf-8"))
+                record = json.loads(line.decode("utf-8-sig"))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{where}: not JSON: {error}") from None
             if not isinstance(record, dict):
@@ -54,7 +54,7 @@ def read_json(path: pathlib.Path) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: expected a JSON file")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
 

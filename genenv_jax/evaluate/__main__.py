@@ -79,6 +79,8 @@ def run(
 
     Raises ValueError or FileNotFoundError if something is missing or invalid.
     """
+    if endpoint_model and not endpoint:
+        raise ValueError(f"--endpoint_model={endpoint_model}: expected --endpoint with it")
     if budget and not endpoint:
         raise ValueError(f"--endpoint_budget={budget}: expected --endpoint with it")
     if endpoint and model_path:

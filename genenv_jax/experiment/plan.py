@@ -16,8 +16,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from genenv_jax import cli
 from genenv_jax.benchmarks import registry
+from genenv_jax.cli import load_config
 from genenv_jax.config import Config, check_group, flatten, validate
 from genenv_jax.results.suites import COSTS, progress, run_dir
 from genenv_jax.run.jsonl import read_json, write_json
@@ -132,7 +132,7 @@ def make_plan(config: ConfigDict) -> Plan:
     Raises ValueError for a setting that is unknown or invalid; the message names it and the arm.
     """
     suite = _suite(config.to_dict())
-    base = flatten(load_config(suite.base, "config.base").to_dict())
+    base = flatten(load_config(suite.base, "config.base = ").to_dict())
     configs = {}
     for arm, own in suite.arms.items():
         where = f"config.arms.{arm}"
@@ -151,28 +151,11 @@ def make_plan(config: ConfigDict) -> Plan:
                 f"{where}: evaluation.every and epochs must be positive, "
                 "since arms are compared by their curves of held-out scores"
             )
+        mode = suite.metric.split("/")[2]
+        if mode not in (modes := checked.evaluation.modes()):
+            raise ValueError(f"{where}: config.metric = {suite.metric!r}: expected one of {', '.join(modes)}")
         configs[arm] = flatten(checked.to_dict())
     return Plan(suite, configs)
-
-
-def load_config(path: str, where: str) -> ConfigDict:
-    """The result of `get_config` in "FILE.py" or "FILE.py:ARGUMENT", as for a run's --config.
-
-    Raises ValueError, with a message that begins with `where`, if anything fails in the file.
-    """
-    file, colon, argument = cli.find_config(path).partition(":")
-    if not pathlib.Path(file).is_file():
-        raise ValueError(f"{where} = {path!r}: no such file {file}")
-    try:
-        # Not imported: Python's cached bytecode can hide an edit made within the same second.
-        module: dict[str, Any] = {"__name__": "configuration", "__file__": file}
-        exec(compile(pathlib.Path(file).read_bytes(), file, "exec"), module)
-        config = module["get_config"](argument) if colon else module["get_config"]()
-    except Exception as error:  # the file is user code
-        raise ValueError(f"{where} = {path!r}: {type(error).__name__}: {error}") from error
-    if not isinstance(config, ConfigDict):
-        raise ValueError(f"{where} = {path!r}: get_config returned no ConfigDict")
-    return config
 
 
 def _suite(given: Mapping[str, Any]) -> Suite:

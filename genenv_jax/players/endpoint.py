@@ -40,6 +40,10 @@ class EndpointError(ValueError):
     """The server cannot be used: it is unreachable, refuses, or the budget is spent."""
 
 
+class ServerGone(EndpointError, ConnectionError):
+    """The server cannot be reached, or fails: the same command may continue later."""
+
+
 class RequestRefused(EndpointError):
     """The server refuses this conversation: it is too long, or a filter rejected it."""
 
@@ -172,7 +176,9 @@ class Endpoint:
         try:
             response = self._create(request)
         except self._failures as error:
-            kind = RequestRefused if isinstance(error, self._refusals) else EndpointError
+            gone = isinstance(error, self._unreachable) or getattr(error, "status_code", 0) >= 500
+            refused = isinstance(error, self._refusals)
+            kind = RequestRefused if refused else ServerGone if gone else EndpointError
             text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
             if error.__cause__ is not None:  # the client's message says little
                 text += f" ({_root(error.__cause__)})"

@@ -47,9 +47,8 @@ def write_run_page(
     """
     from genenv_jax.results.figures import CAPTIONS  # needs matplotlib; an evaluation's page does not
 
-    epochs, last = run.setting("epochs"), max(run.metrics)
     facts = {"benchmark": run.setting("benchmark.name"), "model": run.setting("model.path") or None}
-    facts |= {"seed": run.setting("seed"), "epochs": f"{last} of {epochs}" if epochs else last}
+    facts |= {"seed": run.setting("seed"), "epochs": _epochs(run)}
     text = render(
         "run.html",
         title=f"GenEnv: {run.name}",
@@ -69,6 +68,16 @@ def write_run_page(
     )
     write_text(path, text)
     return pathlib.Path(path)
+
+
+def _epochs(run: Run) -> str:
+    """How many epochs a run has done, and whether it has ended."""
+    last, most = max(run.metrics), run.setting("epochs")
+    for name in ("rollouts", "tokens"):
+        limit = run.setting(name)
+        if limit and run.metrics[last].get(f"{name}/total", 0) >= limit:
+            return f"{last}, ended by config.{name} = {limit:,}"
+    return f"{last} of {most}{', not finished' if last < most else ''}" if most else str(last)
 
 
 def _made(facts: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:

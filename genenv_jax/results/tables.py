@@ -92,6 +92,8 @@ def start_end(
     if not values:
         return label, tasks, "-", "-", "-"
     start, end = values[0], values[-1]
+    if list(run.series(name)) == [0]:  # a run that is still going
+        return label, tasks, f"{start:,.{digits}f}", "-", "-"
     return label, tasks, f"{start:,.{digits}f}", f"{end:,.{digits}f}", f"{end - start:+,.{digits}f}"
 
 

@@ -9,8 +9,8 @@ import urllib.parse
 
 SHORTEST = 8  # characters of a key: a shorter value may be an ordinary word
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of variables that hold one
-# Where an address may hold one: before its host (a bucket has none), and in its query or fragment.
-_USER = re.compile(r"((?<!gs)://)[^\s'\"]*@")
+# Where an address may hold one: before its host (a bucket and the hub have none), in its query or fragment.
+_USER = re.compile(r"((?<!gs)(?<!hf)://)[^\s'\"]*@")
 _QUERY = re.compile(r"(://[^\s'\"?#]*[?#])[^\s'\"]+")
 
 

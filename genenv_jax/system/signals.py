@@ -17,9 +17,13 @@ BOTH = (signal.SIGTERM, signal.SIGINT)
 resumes = contextvars.ContextVar("resumes", default=True)
 
 
+class Ended(SystemExit):
+    """A signal ended the command."""
+
+
 def end(signum: int, frame: Any = None) -> None:
-    """A handler: raises SystemExit(128 + signum), so that open context managers are closed."""
-    raise SystemExit(128 + signum)
+    """A handler: raises Ended(128 + signum), so that open context managers are closed."""
+    raise Ended(128 + signum)
 
 
 def say(code: Any) -> None:

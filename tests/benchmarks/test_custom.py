@@ -303,6 +303,8 @@ def test_whole_numbers_may_be_names(tmp_path):
         ({"train": "mine.jsonl", "seed_fraction": 2}, "seed_fraction = 2: expected a number in"),
         ({"train": "mine.jsonl", "instruction": 2}, "instruction = 2: expected a text or None"),
         ({"train": "mine.jsonl", "judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
+        ({"train": "mine.jsonl", "judge_model": "m"}, "judge_model = 'm': expected judge_url with it"),
+        ({"train": "~/mine.jsonl"}, "^(?!~).*/mine.jsonl is missing: expected a file"),
         ({"train": "mine.jsonl", "hold_out": "x"}, "hold_out is not an option .* did you mean held_out"),
         ({"train": "mine.jsonl", "reward": "mine"}, "benchmark.reward = 'mine': expected module:name"),
         ({"train": "hf://datasets/gsm8k"}, "hf://datasets/gsm8k: expected .*/OWNER/NAME.@REVISION./FILE"),

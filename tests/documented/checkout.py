@@ -10,7 +10,7 @@ import shutil
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from genenv_jax.experiment.plan import load_config
+from genenv_jax.cli import load_config
 from tests import tiny
 from tests.benchmarks.test_guide import FILES, GUIDE
 from tests.commands import QUICK, ROOT, call

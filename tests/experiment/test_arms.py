@@ -2,9 +2,10 @@ import itertools
 
 import pytest
 
+from genenv_jax.cli import load_config
 from genenv_jax.config import default_config, flatten, validate
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS, apply_arm
-from genenv_jax.experiment.plan import load_config, make_plan
+from genenv_jax.experiment.plan import make_plan
 from genenv_jax.experiment.runner import Runner
 from tests.experiment.suites import parsed
 

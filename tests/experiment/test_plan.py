@@ -81,6 +81,7 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         (changed("jobs", 0), "config.jobs = 0"),
         (changed("bootstrap", 1), "config.bootstrap = 1"),
         (changed("metric", "accuracy"), "config.metric = 'accuracy'"),
+        (changed("metric", "eval/test/other/accuracy"), "a: config.metric = .*expected one of .*greedy"),
         (changed("strata", ""), "config.strata = ''"),
         (changed("contrasts", (("a", "c"),)), "config.contrasts: 'c': expected one of"),
         (changed("contrasts", (("a", "a"),)), "a pair of two arms"),

@@ -7,7 +7,8 @@ from html import unescape
 import nbformat
 import pytest
 
-from genenv_jax.experiment.plan import compare_or_store, load_config, make_plan
+from genenv_jax.cli import load_config
+from genenv_jax.experiment.plan import compare_or_store, make_plan
 from genenv_jax.results.suites import run_dir
 from tests.commands import COMPILE_FAST, command
 from tests.experiment.fake_main import write_run

@@ -81,7 +81,7 @@ INSTALLED = """
 import os, pathlib
 {install}
 assert pathlib.Path.cwd() == ROOT == pathlib.Path(os.environ["PWD"]).resolve(), (pathlib.Path.cwd(), ROOT)
-from genenv_jax.experiment.plan import load_config
+from genenv_jax.cli import load_config
 {parameters}
 print(pathlib.Path(load_config.__code__.co_filename))
 """
@@ -109,5 +109,5 @@ def test_an_installed_package_needs_no_checkout(tmp_path):
     package = library / "genenv_jax"
     said, found = result.stdout.splitlines()
     assert said.startswith(f"genenv_jax of {package}, runs below {here}; accelerator: ")
-    assert found == str(package / "experiment" / "plan.py")
+    assert found == str(package / "cli.py")
     assert list(here.iterdir()) == []

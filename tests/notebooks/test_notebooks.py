@@ -7,8 +7,9 @@ import nbformat
 import pytest
 
 from genenv_jax.benchmarks.registry import check_options
+from genenv_jax.cli import load_config
 from genenv_jax.config import flatten, validate
-from genenv_jax.experiment.plan import load_config, make_plan
+from genenv_jax.experiment.plan import make_plan
 from tests.notebooks.stored import (
     EXECUTED,
     NAMES,

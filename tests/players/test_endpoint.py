@@ -145,6 +145,12 @@ def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_named():
     assert len(requests) == 1
     with pytest.raises(EndpointError, match="127.0.0.1:9/v1: APIConnectionError"):
         Endpoint("http://127.0.0.1:9/v1", "m", retries=0).complete(HELLO)
+    # A server that is gone may come back: a launcher may start the command again.
+    with (
+        serve(lambda _: (503, {"error": "busy"})) as (url, _),
+        pytest.raises(ConnectionError, match="InternalServerError"),
+    ):
+        Endpoint(url, "m", retries=0).complete(HELLO)
 
 
 def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):

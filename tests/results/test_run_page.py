@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from genenv_jax.results.pages import write_run_page
+from genenv_jax.results.pages import _epochs, write_run_page
 from genenv_jax.results.runs import load_run
 from tests.results.synthetic import ATTACK, Page, append, generation, hostile, run_of
 
@@ -95,6 +95,9 @@ def test_tables_strata_rejections_and_configuration(run, page_of):
     page = page_of(run)
     assert page.within("h1") == "GenEnv: quickstart"
     assert page.within("td").startswith("benchmarkembeddedseed0epochs8 of 8")
+    of = {"epochs": 9, "rollouts": 5}
+    for done, text in ((4, "1 of 9, not finished"), (6, "1, ended by config.rollouts = 5")):
+        assert _epochs(run_of(config=of, metrics={0: {}, 1: {"rollouts/total": done}})) == text
     assert "in_distribution/greedy/depth_2" in page.within("td")
     cells = [data for tag, data in page.text if tag == "td"]
     for verdict in {task["verdict"] for task in run.tasks}:

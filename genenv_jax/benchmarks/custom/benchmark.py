@@ -7,7 +7,7 @@
         def questions(self, split): ...     # Question("How many metres are 3 km?", 3000), ...
 
 Set `config.benchmark.name = "my_module:Units"` to use it in a run.  docs/your_benchmark.md has a worked
-example, and an example of a benchmark that subclasses `genenv_jax.benchmarks.base.Benchmark` itself.
+example.
 """
 
 import abc

@@ -95,6 +95,8 @@ class CustomFiles(Custom):
             form = "a function of a question and an answer"
             self._reward = imported.find_callable("reward", self.reward, form)
             self.isolated = True
+        if self.judge_model and not self.judge_url:
+            raise ValueError(f"judge_model = {self.judge_model!r}: expected judge_url with it")
         if self.judge_url:
             self.judge = EndpointJudge(self.judge_url, self.judge_model)
             # A request can outlast its timeout, so scoring runs in worker processes with a time limit.
@@ -120,7 +122,8 @@ class CustomFiles(Custom):
 
     def _read(self, name: str, split: str) -> Iterator[Question]:
         on_hub = name.startswith(hub.SCHEME)
-        path = hub.download(name) if on_hub else pathlib.Path(self.data_dir, name)
+        here = pathlib.Path(self.data_dir, os.path.expanduser(name)).expanduser()
+        path = hub.download(name) if on_hub else here
         return read(path, self.checker, split)
 
     def source(self, task: Task) -> str:
