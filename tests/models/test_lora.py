@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 import transformers
 
 from genenv_jax.models import huggingface, lora, peft
@@ -123,8 +122,10 @@ def test_an_adapter_of_peft(base, tmp_path, name):
     assert written == {key: described[key] for key in written}
 
 
+@pytest.mark.slow
 def test_an_adapter_of_a_language_model_beside_a_vision_tower(tmp_path):
     """PEFT finds each of its modules by name, and none in the tower."""
+    torch = pytest.importorskip("torch")
     text = tiny.config_dict("gemma3_text")
     config = with_lora(TransformerConfig.from_huggingface(text), LoraConfig(2, targets=("q_proj", "up_proj")))
     ours = peft.save_adapter(

@@ -136,7 +136,7 @@ def test_a_signal_ends_the_run_after_all_were_given_the_step(tmp_path, monkeypat
         raise AssertionError("the signal was not heard")
     for fake in fakes:
         assert [step for step, *_ in fake.logged] == [0]
-        assert fake.closed == 1 and fake.closed_within is SystemExit
+        assert fake.closed == 1 and fake.closed_within is signals.Ended
     assert not caplog.records
 
 
