@@ -76,7 +76,6 @@ def test_a_file_that_is_not_there(package, tmp_path, given, said):
 
 LOAD = """
 import sys
-from genenv_jax.cli import find_config
 from genenv_jax.cli import load_config
 from ml_collections import ConfigDict
 for name in sys.argv[1:]:
@@ -115,7 +114,7 @@ def test_a_wheel_is_whole(tmp_path):
     command = [sys.executable, "-c", LOAD, *map(str, loaded)]
     result = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == str(library / "genenv_jax" / "experiment" / "plan.py")
+    assert result.stdout.strip() == str(library / "genenv_jax" / "cli.py")
     assert all(f"using {library / 'genenv_jax' / file}\n" in result.stderr for file in loaded)
     flags = ["--config=configs/quickstart.py:lora", "--print_config"]
     command = [sys.executable, "-m", "genenv_jax.main", *flags]
