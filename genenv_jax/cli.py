@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -180,7 +181,8 @@ def load_config(path: str, where: str) -> ConfigDict:
         raise ValueError(f"{where}{path}: no such file {file}")
     try:
         # Not imported: Python's cached bytecode can hide an edit made within the same second.
-        module: dict[str, Any] = {"__name__": "configuration", "__file__": file}
+        own = sys.modules["configuration"] = types.ModuleType("configuration")
+        own.__file__, module = file, own.__dict__
         exec(compile(pathlib.Path(file).read_bytes(), file, "exec"), module)
         if "get_config" not in module:
             raise ValueError("no get_config: expected a function that returns a ConfigDict")
@@ -242,15 +244,24 @@ def define_process_flags() -> None:
     )
 
 
+def _config_fault(argv: Sequence[str]) -> str:
+    """What is wrong with the configuration file, whose errors absl reports as those of flags; or ""."""
+    for argument, after in zip(argv, [*argv[1:], ""], strict=True):
+        name, equals, path = argument.partition("=")
+        if name in _FLAGS:
+            try:
+                load_config(path if equals else after, "--config=")
+            except ValueError as error:
+                if not isinstance(error.__cause__, flags.Error):  # its own flags are there already
+                    return str(error)
+    return ""
+
+
 def _parse(argv: Sequence[str]) -> list[str]:
     """Parses the flags; exits with one line if they are wrong."""
     argv = ["--help" if argument == "-h" else argument for argument in argv]
     try:
         argv = _find_configs(argv)
-        for name, after in zip(argv, [*argv[1:], ""], strict=True):
-            name, equals, path = name.partition("=")
-            if name in _FLAGS:  # once here, since absl reports errors in the file as those of flags
-                load_config(path if equals else after, "--config=")
     except ValueError as error:
         fail(error)
     for name in flags.FLAGS.flags_by_module_dict()[__name__]:
@@ -259,22 +270,30 @@ def _parse(argv: Sequence[str]) -> list[str]:
     try:
         _check_names(argv)
         rest = flags.FLAGS(argv)
+        # A file that cannot be loaded raises on first use.  Some commands need no configuration.
+        config = flags.FLAGS.config
+        if not isinstance(config, ConfigDict) and (fault := _config_fault(argv)):
+            fail(fault)
+    except signals.Ended:
+        raise
     except SystemExit as end:
         # absl exits with 1 after showing the help.
         names = {argument.partition("=")[0].lstrip("-") for argument in argv}
-        sys.exit(0 if names & _HELP else end.code)
-    # An unknown group raises KeyError with only its name.
-    except KeyError as error:
-        fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
-    # A misspelt setting raises AttributeError.
-    except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
-        fail(_flag_error(error))
-    try:
-        # A file that cannot be loaded raises on first use.  Some commands need no configuration.
-        if flags.FLAGS.config is not None:
-            flags.FLAGS.config.keys()
+        if names & _HELP:
+            sys.exit(0)
+        fault = "" if end.code == 2 else _config_fault(argv)
+        if fault:
+            fail(fault)
+        raise
     except Exception as error:
-        fail(f"--config: {error.__cause__ or error}")
+        if fault := _config_fault(argv):
+            fail(fault)
+        if isinstance(error, KeyError):  # an unknown group; it holds only the name
+            fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
+        # A misspelt setting raises AttributeError.
+        if isinstance(error, flags.Error | AttributeError | OSError | ValueError | TypeError):
+            fail(_flag_error(error))
+        raise
     if len(rest) > 1:
         fail(f"unexpected argument {rest[1]!r}: expected one configuration; settings are --config.KEY=VALUE")
     for name in ("workdir", "out", "run"):

@@ -79,8 +79,6 @@ class Coevolution:
         settings.add_tasks(compare_data(benchmark))
         config.tasks.check(benchmark)
         teacher = open_teacher(config, benchmark, workdir)
-        # Before a model is trained: a benchmark that its processes refuse ends the run here.
-        self.scorer = scorer = Scorer(benchmark, lambda ids: self.host.model.decode(ids), config.scoring)
         seeds = SeedTasks(benchmark.tasks("seed"), config.curriculum.seeds_per_epoch, config.seed)
         eval_tasks = config.evaluation.tasks(benchmark)
         self.mesh = mesh = build.open_mesh(config)
@@ -90,6 +88,7 @@ class Coevolution:
         self.host = host = build.open_model(config, start, mesh, weights)
         simulators = None if own == start else build.open_model(config, own, mesh, weights)
         check_prompts(config.limits, host.model, benchmark, seeds.tasks, eval_tasks)
+        self.scorer = scorer = Scorer(benchmark, host.model.decode, config.scoring)
         with host.activate():
             self.agent, self.simulator = agent, simulator = build.make_players(config, host, simulators)
         limits = config.epochs, config.rollouts, config.tokens

@@ -211,7 +211,7 @@ def fine_tune_model(
         if processes.is_writer():
             digests.seal(made)
             made.rename(directory)
-            shutil.rmtree(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -275,6 +275,7 @@ ensure_slice() {
             "by this launcher; expected another --name, or delete it: $(spell "${delete[@]}")"
           if ((queued)) && [[ $state == ABSENT ]]; then
             look_for_request
+            [[ $request != UNKNOWN ]] || fail 1 "gcloud cannot say whether there is a request $name (see above)"
             if [[ $request =~ ^(FAILED|SUSPENDED|SUSPENDING)$ ]]; then # it keeps the name of a slice that is gone
               [[ $found_by == genenv ]] || fail 1 "the queued request $name is $request and was not created" \
                 "by this launcher; expected another --name, or delete it: $(spell "${delete[@]}")"

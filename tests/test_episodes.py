@@ -171,7 +171,7 @@ def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
 def test_settings_are_checked(cache, tmp_path):
     with pytest.raises(ValueError, match=r"config.limits.agent_episode = 0: expected at least"):
         run(cache, tmp_path, **EPISODES | {"limits.agent_episode": 0})
-    with pytest.raises(ValueError, match=r"limits.agent_episode = 72: expected 0, since .* single answers"):
+    with pytest.raises(ValueError, match=r"limits.agent_episode = 72: expected 0, since .* not trained on"):
         check_prompts(LimitsConfig(agent_episode=72), None, Drawing(), [], [])
 
 

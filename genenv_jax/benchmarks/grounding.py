@@ -106,8 +106,11 @@ def _is_written(name: str, arguments: Mapping[str, Any], text: str) -> bool:
     """Whether a squeezed text has a function's name and each argument with its value."""
     if not arguments or _squeezed(name) not in text:
         return False
-    pairs = [(fold(key), _squeezed(_text(value))) for key, value in arguments.items()]
-    return all(any(f"{key}{sign}{value}" in text for sign in "=:>") for key, value in pairs)
+    pairs = [(re.escape(fold(key)), _squeezed(_text(value))) for key, value in arguments.items()]
+    ends = {value: r"(?![0-9])" if value[-1:].isdigit() else "" for _, value in pairs}
+    return all(
+        re.search(f"(?:{key}[=:]|[=<]{key}>){re.escape(value)}{ends[value]}", text) for key, value in pairs
+    )
 
 
 def _squeezed(text: str) -> str:

@@ -28,7 +28,9 @@ _TO_TWENTY = (
 )
 _TENS = "thirty forty fifty sixty seventy eighty ninety".split()
 _NUMBERS = {word: str(n) for n, word in enumerate(_TO_TWENTY)} | {w: f"{n}0" for n, w in enumerate(_TENS, 3)}
-_TWO_WORDS = re.compile(rf"\b(twenty|{'|'.join(_TENS)})[- ]({'|'.join(_TO_TWENTY[1:10])})\b")
+_ONES = "|".join(_TO_TWENTY[1:10])
+# Not "twenty five-star hotels".
+_TWO_WORDS = re.compile(rf"\b(twenty|{'|'.join(_TENS)})(?:-({_ONES})\b| ({_ONES})\b(?!-))")
 
 
 def fold(text: str) -> str:
@@ -63,7 +65,7 @@ def words(text: str) -> list[str]:
 
     `1,000.0` equals `1000`, and `two` equals `2`, up to `ninety-nine`.
     """
-    joined = _TWO_WORDS.sub(lambda two: _NUMBERS[two[1]][0] + _NUMBERS[two[2]], fold(text))
+    joined = _TWO_WORDS.sub(lambda two: _NUMBERS[two[1]][0] + _NUMBERS[two[2] or two[3]], fold(text))
     return [_number(word) for word in _WORD.findall(joined)]
 
 

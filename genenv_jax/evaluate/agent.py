@@ -1,7 +1,6 @@
 """Scores a model's answers to held-out tasks, and writes the files of the evaluation."""
 
 import pathlib
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -131,7 +130,6 @@ def _write(
     }
     write_json(out / "results.json", results)  # the main split first
     write_evaluation_page(out)
-    shutil.rmtree(out / "official", ignore_errors=True)  # an earlier evaluation's
     for mode, made in attempts.items():
         write_official(benchmark, made, out / "official" / mode)
     return found

@@ -41,7 +41,7 @@ class EndpointError(ValueError):
 
 
 class ServerGone(EndpointError, ConnectionError):
-    """The server cannot be reached, or fails: the same command may continue later."""
+    """The server fails, or can no longer be reached: the same command may continue later."""
 
 
 class RequestRefused(EndpointError):

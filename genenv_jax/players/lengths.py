@@ -90,8 +90,8 @@ def check_prompts(
             raise ValueError(f"{model.why_not_continuable}; expected a template that only appends")
     elif limits.agent_episode:
         raise ValueError(
-            f"config.limits.agent_episode = {limits.agent_episode}: expected 0, since this benchmark's tasks "
-            "are single answers"
+            f"config.limits.agent_episode = {limits.agent_episode}: expected 0, since the agent is not "
+            "trained on episodes"
         )
     answered = [task for task in eval_tasks if not benchmark.is_interactive(task)]
 

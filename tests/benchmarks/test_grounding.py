@@ -49,6 +49,7 @@ def _verdict(request, arguments, described=""):
         ("for ann@example.com", {"x": {"to": ["ann@example.com"]}}, GROUNDED),
         ("❶ Do something useful ٣a.", {"city": "Rome"}, NOT_ASKED),
         ("Rome में ३७ दिन", {"city": "Rome", "days": 37}, GROUNDED),
+        ("Weather.get of Rome, days: 20 or days > 2.", {"days": 2}, GROUNDED),
         ("Twenty-four tables, not forty two.", {"x": 24, "y": 42}, GROUNDED),
         ("Do something useful.", {"city": "Rome"}, NOT_ASKED),
         ("Do something useful.", {"city": "Rome", "days": 2, "unit": "celsius"}, NOT_ASKED),

@@ -32,6 +32,7 @@ def test_other_words_are_not():
         ("1,000.0 and 1000", ["1000", "and", "1000"]),
         ("1,2", ["1", "2"]),
         ("Twenty-four, sixty one or ninety", ["24", "61", "or", "90"]),
+        ("twenty five-star hotels", ["20", "5", "star", "hotels"]),
         ("٣a ❶ १२", ["3", "a", "1", "12"]),
         ("-3.25kg", ["3.25", "kg"]),
         ("don't add_all", ["don", "t", "add", "all"]),

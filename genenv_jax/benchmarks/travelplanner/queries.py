@@ -54,12 +54,14 @@ _SENTENCE = re.compile(r"(?<=[.!?;]) +")
 _NEGATION = _any_case(r"\b(?:no|not|non|without|avoid\w*|exclud\w*|rather|except|never|cannot|other)\b|n't\b")
 _FLIGHT = _any_case(r"\bfl(?:y|ying|ights?)\b|\bair(?:line|plane| travel)\b")
 _DRIVE = _any_case(r"\bself-?driv\w*|\bdriv(?:e|ing)\b")
-# What the fields would have as wishes.  Official texts say "not restrict parties" of a house rule.
+# What the fields would have as wishes, within a sentence.  Official texts say "not restrict parties".
 _RULES = r"smok\w+|pets?|visitors?|child\w*|kids"
 _UNWISHED = _any_case(
-    rf"(?:{_NEGATION.pattern})(?:\W+\w+){{0,3}}?\W+(?:{_RULES}|{'|'.join(CUISINES)}"
-    r"|(?:private|entire) (?:room|home|apartment)s?)\b"
-    rf"|\b(?:{_RULES}) (?:(?:must|should|may|can|is|are|be) ?)*(?:not|forbidden|banned)\b"
+    r"(?:\b(?:no|not|non|without|avoid\w*|exclud\w*|except|never|cannot|(?:rather|other) than)\b|n't\b)"
+    r"(?:[ -](?!fl(?:y|ight)|self|driv|forbid|prohibit|ban|restrict|more|less|only|shared)\w+){0,3}?[ -]"
+    rf"(?:{_RULES}|{'|'.join(CUISINES)}|(?:private|entire) (?:room|home|apartment)s?)\b"
+    rf"|\b(?:{_RULES}) (?:(?:must|should|may|can|is|are|be) ){{0,3}}"
+    r"(?:not (?:allowed|permitted)|forbidden|banned)\b"
 )
 # The plural tells "parties" from "a party of 3"; for "visitor restrictions" the number does not matter.
 _RULE_WORDS = {
@@ -218,7 +220,7 @@ def parse_query(text: str, gazetteer: Gazetteer) -> Query:
     budgets = {int(found.group(1).replace(",", "")) for found in _BUDGET.finditer(text)}
     if len(budgets) != 1:
         raise ValueError(f"budget: expected one amount in dollars, found {len(budgets)}")
-    if found := _UNWISHED.search(text):
+    if found := next(filter(None, map(_UNWISHED.search, _SENTENCE.split(text))), None):
         raise ValueError(f"local_constraint: the text does not want what its fields would: {found[0]!r:.100}")
     org, dest = _places(text, days, gazetteer)
     return Query(
@@ -261,13 +263,13 @@ def _dates(text: str) -> tuple[str, ...]:
 
 
 def _people(text: str) -> int:
-    numbers = [_value(found.group(1)) for pattern in _PEOPLE if (found := pattern.search(text))]
-    if len(set(numbers)) > 1:
-        raise ValueError(f"people_number: more than one: {', '.join(map(str, numbers))}")
-    number = numbers[0] if numbers else 2 if _PAIR.search(text) else 1
-    if not 1 <= number <= _MAX_PEOPLE:
-        raise ValueError(f"people_number: {number}, expected 1 to {_MAX_PEOPLE}")
-    return number
+    for pattern in _PEOPLE:
+        if found := pattern.search(text):
+            number = _value(found.group(1))
+            if not 1 <= number <= _MAX_PEOPLE:
+                raise ValueError(f"people_number: {number}, expected 1 to {_MAX_PEOPLE}")
+            return number
+    return 2 if _PAIR.search(text) else 1
 
 
 def _places(text: str, days: int, gazetteer: Gazetteer) -> tuple[str, str]:
