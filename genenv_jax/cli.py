@@ -281,8 +281,7 @@ def _parse(argv: Sequence[str]) -> list[str]:
         names = {argument.partition("=")[0].lstrip("-") for argument in argv}
         if names & _HELP:
             sys.exit(0)
-        fault = "" if end.code == 2 else _config_fault(argv)
-        if fault:
+        if end.code != 2 and (fault := _config_fault(argv)):
             fail(fault)
         raise
     except Exception as error:

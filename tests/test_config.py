@@ -4,8 +4,8 @@ import re
 import pytest
 from ml_collections import ConfigDict
 
-from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.registry import check_options, make_benchmark
+from genenv_jax.benchmarks.success_record import LONGEST
 from genenv_jax.config import changes, default_config, flatten, validate
 from tests.commands import ROOT, load
 
@@ -117,7 +117,7 @@ def test_prompts_fit_the_recipes_of_small_models(monkeypatch, data_dir, name):
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     prompts = (
         map(benchmark.agent_messages, [*seeds, *held_out]),
-        (benchmark.simulator_messages(seed, SeedStatistics(100, 100)) for seed in seeds),
+        (benchmark.simulator_messages(seed, LONGEST) for seed in seeds),
     )
     limits = config.limits.agent_prompt, config.limits.simulator_prompt
     for limit, of, characters in zip(limits, prompts, _CHARACTERS[name], strict=True):

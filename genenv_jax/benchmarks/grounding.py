@@ -78,7 +78,7 @@ def judge(
     squeezed = list(map(_squeezed, told))
     for name, arguments in calls:
         called = any(f"{fold(name)}(" in text for text in told)
-        if called or any(_is_written(name, arguments, text) for text in squeezed):
+        if called or _is_written(name, arguments, squeezed):
             return Rejection(GIVEN_AWAY, f"the request contains the call of {name[:60]}")
     of_calls = [[leaf for leaf in leaves(of) if _needed(leaf)] for of in values]
     sought = list(leaves(of_calls))
@@ -102,15 +102,16 @@ def judge(
     return GROUNDED if grounded else UNDECIDED
 
 
-def _is_written(name: str, arguments: Mapping[str, Any], text: str) -> bool:
-    """Whether a squeezed text has a function's name and each argument with its value."""
-    if not arguments or _squeezed(name) not in text:
-        return False
-    pairs = [(re.escape(fold(key)), _squeezed(_text(value))) for key, value in arguments.items()]
-    ends = {value: r"(?![0-9])" if value[-1:].isdigit() else "" for _, value in pairs}
-    return all(
-        re.search(f"(?:{key}[=:]|[=<]{key}>){re.escape(value)}{ends[value]}", text) for key, value in pairs
-    )
+def _is_written(name: str, arguments: Mapping[str, Any], texts: Sequence[str]) -> bool:
+    """Whether one of the squeezed texts has a function's name and each argument with its value."""
+    short = _squeezed(name)
+    texts = [text for text in texts if short in text] if arguments else []
+    patterns = []
+    for key, value in arguments.items() if texts else ():
+        key, value = re.escape(fold(key)), _squeezed(_text(value))
+        end = r"(?![0-9])" if value[-1:].isdigit() else ""  # 10 is not in 100
+        patterns.append(re.compile(f"(?:{key}[=:]|[=<]{key}>){re.escape(value)}{end}"))
+    return any(all(pattern.search(text) for pattern in patterns) for text in texts)
 
 
 def _squeezed(text: str) -> str:

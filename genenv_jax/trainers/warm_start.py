@@ -33,7 +33,7 @@ from genenv_jax.typing import Array, Params
 # Completions of a simulator's prompt.  Not `simulator.variations`, which some arms set: all start alike.
 VARIATIONS = 4
 _WIDTHS = (32, 128, 256, 512)  # of completions
-_TWINS = 16  # a token with as many near-copies of its row of the output matrix was never trained
+_NEAR_COPIES = 16  # of a token's row of the output matrix; as many mean that it was never trained
 Shape = tuple[int, int, int]  # prompt width, completion width, number of completions
 
 
@@ -285,9 +285,11 @@ def _check_special_tokens(
         for token in itertools.compress(*rows)
     }
     ids = sorted(written & model.tokenizer.added_tokens_decoder.keys())
-    twins = processes.fetch(_twins(frozen, jnp.array(ids, int))) if ids else ()
+    copies = processes.fetch(_near_copies(frozen, jnp.array(ids, int))) if ids else ()
     untrained = [
-        str(model.tokenizer.added_tokens_decoder[i]) for i, n in zip(ids, twins, strict=True) if n >= _TWINS
+        str(model.tokenizer.added_tokens_decoder[i])
+        for i, n in zip(ids, copies, strict=True)
+        if n >= _NEAR_COPIES
     ]
     if untrained:
         raise ValueError(
@@ -298,7 +300,7 @@ def _check_special_tokens(
 
 
 @jax.jit
-def _twins(params: Params, ids: Array) -> Array:
+def _near_copies(params: Params, ids: Array) -> Array:
     """The number of other rows of the output matrix within .05 of its norm from each row of `ids` (k,)."""
     matrix = params["lm_head"]["kernel"].T if "lm_head" in params else params["embedding"]  # (v, d)
     product = functools.partial(jnp.einsum, precision="highest", preferred_element_type=jnp.float32)

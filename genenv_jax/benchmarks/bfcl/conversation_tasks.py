@@ -91,7 +91,7 @@ def _withheld(
 ) -> tuple[list[dict[str, Any]], tuple[tuple[dict[str, Any], ...], ...]]:
     """Functions known from the start, and those announced at each turn."""
     well_formed = isinstance(missed, dict) and all(
-        turn.isdigit() and int(turn) < turns and isinstance(names, list) for turn, names in missed.items()
+        turn.isdecimal() and int(turn) < turns and isinstance(names, list) for turn, names in missed.items()
     )
     if not well_formed:
         raise ValueError(f"{where}: 'missed_function' is not an object of lists by turn")
